@@ -390,11 +390,6 @@ impl Session {
         if let Some(mut woven) = woven {
             woven.unweave();
         }
-        if let Some(xentrace) = self.xentrace.take() {
-            xentrace
-                .finish()
-                .map_err(|error| unsupported(format!("what Xen recorded could not be read: {error}")))?;
-        }
         // Before the drain ends, which reads the clocks behind all that is told.
         let told = match &last_losses {
             Some(Ok(batch)) if !batch.is_empty() => {
@@ -403,6 +398,10 @@ impl Session {
             _ => Ok(()),
         };
         let drained = told.and(drain.finish());
+        if let Some(amiss) = self.xentrace.take().map(Xentrace::finish) {
+            // That nobody listens any more is seen when the answer is sent.
+            amiss.ok().flatten().iter().for_each(|amiss| tell(amiss));
+        }
         drained.map_err(|error| unsupported(format!("the ring buffer could not be drained: {error}")))?;
         waited.map_err(|error| {
             unsupported(format!(

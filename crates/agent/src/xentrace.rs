@@ -7,7 +7,11 @@ use std::{
     os::{fd::AsRawFd, unix::process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -28,7 +32,7 @@ const ARGUMENTS: [&str; 8] = ["-D", "-e", "all", "-s", "20", "-S", "256", "/proc
 /// How long it may take until Xen has recorded something.
 const BEGINS: Duration = Duration::from_secs(10);
 
-/// How long it may take to end.
+/// How long it may take to end, since something came of it the last time.
 const ENDS: Duration = Duration::from_secs(5);
 
 /// Bytes that the pipe from it holds.
@@ -44,6 +48,12 @@ const SAID: usize = 1024;
 pub(crate) struct Xentrace {
     child: Child,
     reader: Option<JoinHandle<Result<(), Error>>>,
+    /// What it says.
+    said: Option<JoinHandle<String>>,
+    /// How often something came of it.
+    came: Arc<AtomicU64>,
+    /// It was asked to end.
+    stopped: bool,
 }
 
 impl Xentrace {
@@ -67,12 +77,14 @@ impl Xentrace {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
         let with_parent = move || {
-            // Whatever becomes of the agent, Xen has to be told that nothing is to be recorded any more. It is not if writing
-            // fails, so the pipe has somebody who could read, and room.
+            // Whatever becomes of the agent, Xen has to be told that nothing is to be recorded any more. It is not if the
+            // program is killed with the agent's group, or if writing fails: so it is in none, and the pipe has somebody
+            // who could read, and room.
             let done =
                 |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
             // SAFETY: system calls on numbers.
             unsafe {
+                done(libc::setsid())?;
                 done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0))?;
                 done(libc::fcntl(read_end, libc::F_SETFD, 0))?;
                 // A user may have as much as is allowed of such room already.
@@ -93,21 +105,28 @@ impl Xentrace {
         let said = child.stderr.take();
         let said = thread::spawn(move || said.map(told).unwrap_or_default());
         let (begins, begun) = mpsc::channel();
-        let reader = thread::spawn(move || pass_on(from, &output, &begins));
-        let mut started = Self { child, reader: Some(reader) };
+        let came = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&came);
+        let reader = thread::spawn(move || {
+            pass_on(from, &output, || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                // Only for the first does anybody wait.
+                let _ = begins.send(());
+            })
+        });
+        let mut started = Self { child, reader: Some(reader), said: Some(said), came, stopped: false };
         match begun.recv_timeout(BEGINS) {
             Ok(()) => Ok(started),
             Err(why) => {
                 started.stop();
-                let _ = started.wait(Instant::now() + ENDS);
-                let said = said.join().unwrap_or_default();
+                let _ = started.wait();
+                let said = started.said();
                 let what = match why {
                     mpsc::RecvTimeoutError::Timeout => {
                         format!("nothing came of it in {} s", BEGINS.as_secs())
                     }
                     mpsc::RecvTimeoutError::Disconnected => "it ended".to_owned(),
                 };
-                let said = if said.is_empty() { said } else { format!(", and said: {said}") };
                 Err(format!("Xen does not record: {program} was started, {what}{said}"))
             }
         }
@@ -115,32 +134,59 @@ impl Xentrace {
 
     /// Has Xen record nothing more. What it has recorded is still sent.
     pub(crate) fn stop(&mut self) {
-        // One that has ended has no number that could be another's: it has not been waited for.
-        if let (Ok(pid), Ok(None)) = (libc::pid_t::try_from(self.child.id()), self.child.try_wait()) {
+        // Once: a signal during what it writes last would have it give up. One that has ended has no number that could be
+        // another's, for it has not been waited for.
+        if !std::mem::replace(&mut self.stopped, true)
+            && let (Ok(pid), Ok(None)) = (libc::pid_t::try_from(self.child.id()), self.child.try_wait())
+        {
             // SAFETY: a signal to a child of ours.
             unsafe { libc::kill(pid, libc::SIGTERM) };
         }
     }
 
-    /// The same, and waits until all is sent.
+    /// The same, and waits until all is sent. Gives what is amiss with what was recorded, if anything is, for people.
     ///
     /// # Errors
-    /// It did not end, or nobody can be sent anything any more.
-    pub(crate) fn finish(mut self) -> Result<(), Error> {
+    /// Nobody can be sent anything any more.
+    pub(crate) fn finish(mut self) -> Result<Option<String>, Error> {
         self.stop();
-        self.wait(Instant::now() + ENDS)?;
-        self.reader.take().map_or(Ok(()), |reader| reader.join().unwrap_or(Err(Error::Closed)))
+        let ended = self.wait();
+        let sent = self.reader.take().map_or(Ok(()), |reader| reader.join().unwrap_or(Err(Error::Closed)));
+        let said = self.said();
+        sent.map(|()| {
+            ended.err().map(|why| format!("{PROGRAM} {why}{said}: what Xen recorded may lack its end"))
+        })
     }
 
-    fn wait(&mut self, until: Instant) -> io::Result<()> {
-        while self.child.try_wait()?.is_none() {
-            // Who reads is done when it has ended, and it ends when it has written all.
-            if Instant::now() > until && self.reader.as_ref().is_none_or(JoinHandle::is_finished) {
-                self.child.kill()?;
+    /// What it has said, to be added to a sentence.
+    fn said(&mut self) -> String {
+        let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
+        if said.is_empty() { said } else { format!(", and said: {said}") }
+    }
+
+    /// Waits until it has ended. One from which nothing comes any more for a while is killed.
+    ///
+    /// # Errors
+    /// It did not end well, in words; then Xen may not have been told to record nothing more, and is told by another one.
+    fn wait(&mut self) -> Result<(), String> {
+        let (mut came, mut until) = (self.came.load(Ordering::Relaxed), Instant::now() + ENDS);
+        let ended = loop {
+            match self.child.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => break format!("ended ({status})"),
+                Err(error) => break format!("cannot be waited for ({error})"),
+            }
+            let now = self.came.load(Ordering::Relaxed);
+            if std::mem::replace(&mut came, now) != now {
+                until = Instant::now() + ENDS;
+            } else if Instant::now() > until {
+                let _ = self.child.kill();
             }
             thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
+        };
+        turn_off();
+        Err(ended)
     }
 }
 
@@ -148,8 +194,23 @@ impl Drop for Xentrace {
     fn drop(&mut self) {
         if self.reader.is_some() {
             self.stop();
-            let _ = self.wait(Instant::now() + ENDS);
+            let _ = self.wait();
         }
+    }
+}
+
+/// Has Xen record nothing more, where who had it record did not: by recording for a moment.
+fn turn_off() {
+    let mut command = Command::new(PROGRAM);
+    command.args(["-D", "-e", "all", "-T", "1", "/dev/null"]);
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = quiet.spawn() else { return };
+    let until = Instant::now() + ENDS;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() > until {
+            let _ = child.kill();
+        }
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -161,15 +222,14 @@ fn running(proc: &Path) -> Option<u32> {
 }
 
 /// Sends what is read, until there is no more; tells whenever some has come.
-fn pass_on(mut from: impl Read, output: &Output, comes: &mpsc::Sender<()>) -> Result<(), Error> {
+fn pass_on(mut from: impl Read, output: &Output, comes: impl Fn()) -> Result<(), Error> {
     let (mut batch, mut whole) = (vec![0; BATCH], Ok(()));
     loop {
         let len = from.read(&mut batch)?;
         if len == 0 {
             return whole;
         }
-        // Only for the first does anybody wait.
-        let _ = comes.send(());
+        comes();
         // It could not end if nobody read on.
         if whole.is_ok() {
             whole = output.send(&FromAgent::Event(Event::Xentrace(batch[..len].to_vec())));
@@ -216,7 +276,7 @@ mod tests {
     #[test]
     fn all_that_the_program_writes_until_it_has_ended_is_sent() {
         let script = "trap 'seq 100000; exit' TERM; echo begun; while :; do sleep 0.01; done";
-        let all = sent(script, |xentrace| xentrace.finish().unwrap()).unwrap();
+        let all = sent(script, |xentrace| assert_eq!(xentrace.finish().unwrap(), None)).unwrap();
         let seq: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
         assert_eq!(String::from_utf8(all).unwrap(), format!("begun\n{seq}"));
     }
@@ -224,9 +284,12 @@ mod tests {
     #[test]
     fn a_program_that_does_not_listen_is_ended_all_the_same() {
         let begun = Instant::now();
-        let script = "trap '' TERM; echo begun; exec >&-; while :; do sleep 0.01; done";
-        let all = sent(script, drop).unwrap();
-        assert_eq!(all, b"begun\n");
+        let script = "trap '' TERM; echo begun; while :; do sleep 0.01; done";
+        let all = sent(script, |xentrace| {
+            let amiss = xentrace.finish().unwrap().unwrap();
+            assert!(amiss.contains("signal: 9") && amiss.contains("may lack its end"), "{amiss}");
+        });
+        assert_eq!(all.unwrap(), b"begun\n");
         assert!(begun.elapsed() >= ENDS);
     }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use xweave_import::{CPU_HZ, Error, ErrorKind, Options, Outcome};
+use xweave_interrupt as interrupt;
 use xweave_report::{
     document::{self, import::Import},
     import,
@@ -115,11 +116,15 @@ fn add(args: &Args, dir: &Path) -> Result<Outcome, Failure> {
     let [file] = &args.files[..] else {
         return Err(Failure::Usage("--into takes one file, of xentrace".to_owned()));
     };
+    // What was begun is taken away again.
+    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::GoesOn);
     // What may be written in is made where it is missing.
     if dir.is_dir() {
         Only::reading([&**file]).writing_in(dir).apply()?;
     }
-    xweave_import::add(file, dir, &options(args), &|| true).map(|added| added.outcome).map_err(failure)
+    xweave_import::add(file, dir, &options(args), &|| !interrupt::pending())
+        .map(|added| added.outcome)
+        .map_err(failure)
 }
 
 fn options(args: &Args) -> Options {
@@ -161,6 +166,7 @@ fn failure(error: Error) -> Failure {
     match error.kind() {
         ErrorKind::Damaged => Failure::Failed(format!("{text}; nothing was imported: record again")),
         ErrorKind::Io => Failure::Failed(text),
+        ErrorKind::Interrupted => Failure::Interrupted(text),
         ErrorKind::Trace(kind) => Failure::of_trace(kind, text),
         _ => Failure::Usage(text),
     }

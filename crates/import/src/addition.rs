@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use xweave_trace::{
-    Clock, Domain, DomainVm, Event, Exit, Manifest, Method, Role, Trace, TscLine, Writer, event::Name,
+    Clock, Domain, DomainVm, DomainXen, Event, Manifest, Method, Role, Trace, TscLine, Writer, event::Name,
 };
 
 use crate::{
@@ -23,14 +23,10 @@ pub struct Addition {
     pub manifest: Manifest,
 }
 
-/// So many events are written before it is asked again whether that goes on.
-const PORTION: u64 = 4096;
-
 /// Writes events as long as that is wanted.
 struct Watched<'w> {
     writer: &'w mut Writer,
     goes_on: &'w dyn Fn() -> bool,
-    events: u64,
 }
 
 impl Sink for Watched<'_> {
@@ -39,11 +35,16 @@ impl Sink for Watched<'_> {
     }
 
     fn event(&mut self, event: Event) -> Result<(), Error> {
-        self.events += 1;
-        if self.events.is_multiple_of(PORTION) && !(self.goes_on)() {
-            return Err(Error::new(ErrorKind::Io, "it was interrupted"));
-        }
         Ok(self.writer.event(event)?)
+    }
+
+    fn goes_on(&mut self) -> Result<(), Error> {
+        match (self.goes_on)() {
+            true => Ok(()),
+            false => {
+                Err(Error::new(ErrorKind::Interrupted, "it was interrupted, and the trace is as it was"))
+            }
+        }
     }
 }
 
@@ -64,6 +65,7 @@ pub fn add(
     let trace = Trace::open(dir)?;
     let manifest = trace.manifest();
     let (reference, line) = line(manifest).map_err(|e| e.of(dir))?;
+    let reference = reference.to_owned();
     let domids = domids(manifest, options).map_err(|e| e.of(dir))?;
     let opened = File::beside(file, line)?;
     let hostname = manifest.domains.iter().find(|domain| domain.name == reference);
@@ -72,7 +74,6 @@ pub fn add(
         role: Role::Host,
         hostname: hostname.map(|domain| domain.hostname.clone()).unwrap_or_default(),
         tsc_hz: opened.options().tsc_hz,
-        exit: Some(Exit::Stopped),
         ..Domain::default()
     };
     let clock = Clock {
@@ -84,15 +85,22 @@ pub fn add(
         ..Clock::default()
     };
     let mut writer = Writer::extend(dir, domain, clock, options.force)?;
-    match records(&opened, &mut Watched { writer: &mut writer, goes_on, events: 0 }) {
-        Ok(mut outcome) => {
+    match records(&opened, &mut Watched { writer: &mut writer, goes_on }) {
+        Ok((mut outcome, span)) => {
             let manifest = writer.manifest_mut();
             outcome.warnings.extend(restored(manifest));
             outcome.tell(manifest);
+            if let Some((first, last)) = span {
+                (manifest.start_ns, manifest.end_ns) =
+                    (manifest.start_ns.min(first), manifest.end_ns.max(last));
+            }
             for domain in &mut manifest.domains {
-                let found = domids.iter().find(|(name, _)| *name == domain.name);
-                let vm = |pid| DomainVm { host: xen::NAME.to_owned(), pid, cid: None };
-                domain.vm = domain.vm.take().or(found.map(|(_, domid)| vm(xen::process(*domid))));
+                let Some((_, domid)) = domids.iter().find(|(name, _)| *name == domain.name) else { continue };
+                let vm = DomainVm { host: xen::NAME.to_owned(), pid: xen::process(*domid), cid: None };
+                domain.vm.get_or_insert(vm);
+                if domain.role == Role::Guest && domain.xen.is_none() {
+                    domain.xen = Some(DomainXen { host: reference.clone(), domid: *domid, since: None });
+                }
             }
             Ok(Addition { manifest: writer.finish()?, outcome })
         }
@@ -150,12 +158,13 @@ fn restored(manifest: &Manifest) -> Vec<String> {
     told.collect()
 }
 
-fn records(opened: &File, out: &mut Watched<'_>) -> Result<Outcome, Error> {
+/// The records as events; and the first and the last time.
+fn records(opened: &File, out: &mut Watched<'_>) -> Result<(Outcome, Option<(i64, i64)>), Error> {
     let mut outcome = Outcome::default();
     let manifest = out.writer.manifest();
     let part = manifest.domains.last().cloned().zip(manifest.clocks.last().cloned());
-    let Some((domain, clock)) = part else { return Ok(outcome) };
-    opened.records(&Part::of(domain, clock), &[], out, &mut outcome)?;
+    let Some((domain, clock)) = part else { return Ok((outcome, None)) };
+    let kernel = opened.records(&Part::of(domain, clock), &[], out, &mut outcome)?;
     outcome.events = outcome.domains.iter().map(|domain| domain.events).sum();
-    Ok(outcome)
+    Ok((outcome, kernel.span))
 }

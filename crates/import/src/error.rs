@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Damaged,
     /// A file cannot be read.
     Io,
+    /// Whoever asked for it wants it no more.
+    Interrupted,
     /// The trace directory cannot be made or written.
     Trace(xweave_trace::ErrorKind),
 }
@@ -58,7 +60,7 @@ impl Error {
         let message = match self.kind {
             ErrorKind::Damaged => format!("{at} is damaged {}", self.message),
             ErrorKind::Foreign => format!("{at} {}", self.message),
-            ErrorKind::Io | ErrorKind::Trace(_) => return self,
+            ErrorKind::Io | ErrorKind::Interrupted | ErrorKind::Trace(_) => return self,
         };
         Self { message, ..self }
     }

@@ -52,6 +52,8 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// What could not be read.
     pub damage: Vec<String>,
+    /// Of a file that was added to a trace, records that are not of its time.
+    pub outside: u64,
 }
 
 /// What came of a file.
@@ -108,6 +110,8 @@ struct DecodeStats {
     warnings: Vec<String>,
     /// Virtual machines that it tells of.
     guests: Vec<VmName>,
+    /// Records of before or after the recording that it is added to.
+    outside: u64,
 }
 
 impl Outcome {
@@ -333,6 +337,7 @@ impl File {
         let (name, lost) = (part.domain.name.clone(), came.lost);
         let events = kernel.counts().iter().sum();
         outcome.lost = outcome.lost.saturating_add(lost);
+        outcome.outside = outcome.outside.saturating_add(came.outside);
         let gaps = kernel.counts()[Kind::Lost as usize];
         let (file, cpus) = (self.path.clone(), kernel.cpus);
         let late = (came.early.count, came.early.most_ns);
@@ -438,7 +443,7 @@ impl File {
                 replay.outside
             ));
         }
-        let (lost, early, guests) = (replay.lost, replay.early, replay.guests);
-        Ok(DecodeStats { lost, early, damage, warnings, guests, ..DecodeStats::default() })
+        let (lost, early, guests, outside) = (replay.lost, replay.early, replay.guests, replay.outside);
+        Ok(DecodeStats { lost, early, damage, warnings, guests, outside, ..DecodeStats::default() })
     }
 }

@@ -14,6 +14,14 @@ pub trait Sink {
 
     /// The next event.
     fn event(&mut self, event: Event) -> Result<(), Error>;
+
+    /// Asked now and then, whether or not there are events.
+    ///
+    /// # Errors
+    /// No more are wanted.
+    fn goes_on(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 impl Sink for Writer {

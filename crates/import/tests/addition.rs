@@ -74,7 +74,16 @@ fn story() -> Window {
 }
 
 fn add(scratch: &Scratch, content: &[u8], options: &Options) -> Result<Outcome, Error> {
-    let added = xweave_import::add(&scratch.write("xen.xt", content), &scratch.dir(), options, &|| true)?;
+    add_while(scratch, content, options, &|| true)
+}
+
+fn add_while(
+    scratch: &Scratch,
+    content: &[u8],
+    options: &Options,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Outcome, Error> {
+    let added = xweave_import::add(&scratch.write("xen.xt", content), &scratch.dir(), options, goes_on)?;
     assert_eq!(added.manifest, *Trace::open(&scratch.dir()).unwrap().manifest());
     Ok(added.outcome)
 }
@@ -172,6 +181,17 @@ fn what_cannot_be_added_leaves_the_trace_as_it_was() {
     refused(Some(line()), b"something else", &usual, ErrorKind::Foreign, "is none of xentrace");
     refused(Some(line()), b"", &usual, ErrorKind::Foreign, "is none of xentrace");
 
+    // Where it is broken off, what was written until then is taken away again.
+    recorded(&scratch, Some(line()));
+    let before = files(&scratch);
+    let many =
+        (0..400_000).fold(Window::default(), |window, nth| window.at(tsc(nth % 90_000), HYPERCALL, &[32]));
+    let asked = std::cell::Cell::new(0);
+    let goes_on = || asked.replace(asked.get() + 1) < 60;
+    let error = add_while(&scratch, &file(&[(0, many)]), &usual, &goes_on).unwrap_err();
+    assert_eq!((error.kind(), asked.get()), (ErrorKind::Interrupted, 61), "{error}");
+    assert!(files(&scratch) == before, "{error}");
+
     // Once is enough.
     recorded(&scratch, Some(line()));
     add(&scratch, &whole, &usual).unwrap();
@@ -194,7 +214,38 @@ fn a_trace_that_is_not_complete_is_added_to_if_that_is_wanted() {
     add(&scratch, &whole, &Options { force: true, domids, ..Options::default() }).unwrap();
     let trace = Trace::open(&scratch.dir()).unwrap();
     // Whoever is not known by itself is who the user says.
-    assert_eq!(trace.manifest().domains[2].vm.as_ref().map(|vm| vm.pid), Some(0x0009_0001));
+    let vm2 = &trace.manifest().domains[2];
+    assert_eq!(vm2.vm.as_ref().map(|vm| vm.pid), Some(0x0009_0001));
+    assert_eq!(vm2.xen.as_ref().map(|xen| (&*xen.host, xen.domid)), Some(("dom0", 9)));
+    assert!(!trace.manifest().complete, "which it does not become by that");
+}
+
+#[test]
+fn what_was_killed_while_it_was_added_is_added_again() {
+    let scratch = Scratch::new();
+    recorded(&scratch, Some(line()));
+    let (domain, clock) =
+        (domain(0, "xen", Role::Host, None), Clock { domain: "xen".into(), ..Clock::default() });
+    let mut writer = Writer::extend(&scratch.dir(), domain, clock, false).unwrap();
+    let number = writer.manifest().domains[3].number;
+    for time in 0..70_000 {
+        writer.event(Event::new(Kind::Wake, number, time, 0, 1)).unwrap();
+    }
+    writer.flush().unwrap();
+    drop(writer);
+    let whole = file(&[(0, story())]);
+    let error = add(&scratch, &whole, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("is being added") && error.contains("--force"), "{error}");
+    add(&scratch, &whole, &Options { force: true, ..Options::default() }).unwrap();
+    let trace = Trace::open(&scratch.dir()).unwrap();
+    assert!(trace.manifest().complete && trace.manifest().domains[3].exit.is_some());
+    let again = Scratch::new();
+    recorded(&again, Some(line()));
+    add(&again, &whole, &Options::default()).unwrap();
+    let all = |trace: &Trace| {
+        trace.events().map(|event| (event.domain, event.time_ns, event.kind)).collect::<Vec<_>>()
+    };
+    assert_eq!(all(&trace), all(&Trace::open(&again.dir()).unwrap()));
 }
 
 #[test]
@@ -216,9 +267,17 @@ proptest! {
     fn whatever_the_file_and_the_line_are_the_trace_stays_readable(
         junk in prop::collection::vec(any::<u32>(), 0..64),
         points in prop::collection::vec(any::<(u64, i64)>(), 0..4),
+        steps in prop::collection::vec((1_u64..1 << 40, 1_i64..1 << 40), 1..4),
+        in_order in any::<bool>(),
         error_ns in any::<u64>(),
     ) {
         let scratch = Scratch::new();
+        let mut at = (tsc(0), 0);
+        let ordered = steps.iter().map(|(ticks, ns)| {
+            at = (at.0 + ticks, at.1 + ns);
+            at
+        });
+        let points = if in_order { std::iter::once((tsc(0), 0)).chain(ordered).collect() } else { points };
         let given = TscLine { error_ns, points };
         recorded(&scratch, Some(given));
         let window = junk.chunks(3).fold(story(), |window, words| window.untimed(words[0] & 0x0fff_ffff, &words[1..]));

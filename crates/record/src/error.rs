@@ -29,7 +29,7 @@ pub enum Error {
     NoEvents(String),
     /// Xen was to record, and there is none.
     #[error(
-        "--xen: domain {domain} is none of Xen's: the first domain has to be the dom0 whose Xen is to record"
+        "--xen: domain {domain} is no paravirtual one of Xen: the first domain has to be the dom0 whose Xen is to record, and read the machine's TSC"
     )]
     NotXen {
         /// The first domain's name.

@@ -4,14 +4,15 @@
 use std::path::Path;
 
 use xweave_trace::Manifest;
-use xweave_wire::message::{Reply, Request};
+use xweave_wire::message::{Reply, Request, XenDomain};
 
 use crate::{Error, Options, Phase, capture::Capture};
 
 /// Whether Xen can be had to record, where that is wanted.
 pub(crate) fn check(capture: &Capture<'_>, options: &Options) -> Result<(), Error> {
     match capture.sessions.first() {
-        Some(first) if options.xen && first.facts.xen.is_none() => {
+        // Another one has a TSC of its own.
+        Some(first) if options.xen && first.facts.xen != Some(XenDomain::Pv) => {
             Err(Error::NotXen { domain: first.name().to_owned() })
         }
         _ => Ok(()),
@@ -40,10 +41,15 @@ pub(crate) fn place(capture: &mut Capture<'_>, dir: &Path, mut manifest: Manifes
     }
     capture.tell(Phase::Placing);
     let goes_on = || !xweave_interrupt::at_once();
-    match xweave_import::add(&file, dir, &xweave_import::Options::default(), &goes_on) {
+    // Nobody else can have Xen record.
+    let domids = vec![(manifest.reference.clone().into(), 0)];
+    let options = xweave_import::Options { domids, ..xweave_import::Options::default() };
+    match xweave_import::add(&file, dir, &options, &goes_on) {
         Ok(added) => {
-            // What is in it is in the trace.
-            let _ = std::fs::remove_file(&file);
+            // What is in it is in the trace, if it can be read and was of that time.
+            if added.outcome.damage.is_empty() && added.outcome.outside == 0 {
+                let _ = std::fs::remove_file(&file);
+            }
             added.manifest
         }
         Err(error) => {
@@ -62,7 +68,7 @@ mod tests {
 
     use xweave_synthetic::agent::{Done, Moment, by};
     use xweave_trace::XENTRACE;
-    use xweave_wire::message::{Event, Failure, FailureKind, XenDomain};
+    use xweave_wire::message::{Event, Failure, FailureKind};
 
     use super::*;
     use crate::{
@@ -125,7 +131,8 @@ mod tests {
     fn where_xen_does_not_record_there_is_no_recording() {
         for (xen, answer, said) in [
             (Some(XenDomain::Pv), Answer::Refuses, "there is no program xentrace"),
-            (None, Answer::Sends, "dom0 is none of Xen's"),
+            (None, Answer::Sends, "domain dom0 is no paravirtual one of Xen"),
+            (Some(XenDomain::Pvh), Answer::Sends, "domain dom0 is no paravirtual one of Xen"),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let error = recorded(folder.path(), dom0(xen, answer), true).unwrap_err().to_string();

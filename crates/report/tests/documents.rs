@@ -172,6 +172,7 @@ fn import() {
         guests: vec![],
     };
     let outcome = xweave_import::Outcome {
+        outside: 0,
         events: 9,
         lost: 1,
         domains: vec![file],

@@ -102,10 +102,18 @@ pub(crate) fn is_segment(name: &str) -> bool {
     name.ends_with(".parquet") || name.ends_with(".parquet.tmp")
 }
 
-/// The number that a segment's name has.
+/// A domain's name in the names of its segments.
+fn safe(domain: &str) -> String {
+    /// Bytes of a file's name, which may have 255.
+    const LONGEST: usize = 100;
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
+    domain.chars().map(safe).take(LONGEST).collect()
+}
+
+/// The number that a segment's name has. Whoever made a file with a larger one than there can be gave it no number.
 fn number(name: &str) -> Option<u32> {
     let name = name.strip_suffix(".tmp").unwrap_or(name).strip_suffix(".parquet")?;
-    name.rsplit_once('-')?.1.parse().ok()
+    name.rsplit_once('-')?.1.parse().ok().filter(|number| *number <= u32::MAX / 2)
 }
 
 /// A file that has not got its name yet.
@@ -126,6 +134,20 @@ impl<L: Line> Segments<L> {
     pub(crate) fn more(trace: Arc<Dir>) -> Result<Self, Error> {
         let there = names(&trace, L::FOLDER)?.iter().filter_map(|name| number(name)).max().unwrap_or(0);
         Ok(Self { number: there, there, ..Self::new(trace) })
+    }
+
+    /// Takes away what a domain of that name has.
+    pub(crate) fn remove_of(trace: &Dir, domain: &str) -> Result<(), Error> {
+        let Some(folder) = trace.open_dir(L::FOLDER).map_err(Error::output)? else { return Ok(()) };
+        let prefix = format!("{}-", safe(domain));
+        for name in names(trace, L::FOLDER)? {
+            let own =
+                name.trim_start_matches('.').strip_prefix(&prefix).and_then(|rest| rest.split('.').next());
+            if own.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit())) {
+                folder.remove(&name).map_err(Error::output)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes away again what was added.
@@ -246,11 +268,7 @@ impl<L: Line> Segments<L> {
 
 impl Segment {
     fn begin<L: Line>(folder: Arc<Dir>, domain: &str, number: u32) -> Result<Self, Error> {
-        /// Bytes of a domain's name in a file's name, which may have 255.
-        const LONGEST: usize = 100;
-        let safe = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
-        let name: String = domain.chars().map(safe).take(LONGEST).collect();
-        let name = format!("{name}-{number:06}.parquet");
+        let name = format!("{}-{number:06}.parquet", safe(domain));
         let temporary = format!(".{name}.tmp");
         let file = folder.create_new(&temporary).map_err(Error::output)?;
         let table = TableWriter::new(file, L::SCHEMA, L::SEQUENTIAL).map_err(|e| {

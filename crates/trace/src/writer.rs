@@ -10,7 +10,7 @@ use crate::{
     error::{Error, ErrorKind},
     event::{Event, Name},
     given::Given,
-    manifest::{Clock, Domain, Manifest},
+    manifest::{Clock, Domain, Exit, Manifest},
     processes::Processes,
     reader::{self, FILES, FOLDERS, MANIFEST, SITES, XENTRACE},
     row::Row,
@@ -87,7 +87,7 @@ impl Writer {
         dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(Error::output)?;
         let dir = Arc::new(dir);
         let (rows, events) = (Segments::new(dir.clone()), Segments::new(dir.clone()));
-        Self::begin(Self {
+        let mut writer = Self {
             dir,
             manifest,
             rows,
@@ -97,49 +97,61 @@ impl Writer {
             appended: 0,
             xentrace: None,
             before: None,
-        })
+        };
+        writer.manifest.complete = false;
+        writer.save()?;
+        Ok(writer)
     }
 
-    fn begin(mut self) -> Result<Self, Error> {
-        self.manifest.complete = false;
-        self.save()?;
-        Ok(self)
-    }
-
-    /// Goes on with a trace that was ended: one more domain becomes part of it, which gets a number that none has. Until
-    /// [`Writer::finish`] the trace is incomplete; [`Writer::withdraw`] leaves it as it was.
+    /// Goes on with a trace that was ended: one more domain becomes part of it, which gets a number that none has, and has no
+    /// `exit` until [`Writer::finish`]. [`Writer::withdraw`] leaves the trace as it was, and so does a `finish` that fails.
     ///
     /// # Errors
-    /// There is no trace, or one of another version's; it is still being written, or whoever did was killed, unless that is
-    /// `forced`; or it has a domain of that name.
+    /// There is no trace, or one of another version's; it is still being written, or whoever did was killed, or it has a domain
+    /// of that name: unless it is `forced`, and that domain's own beginning was broken off, which is taken away then.
     pub fn extend(dir: &Path, domain: Domain, clock: Clock, forced: bool) -> Result<Self, Error> {
         let dir = Arc::new(Dir::open(dir, Trust::Owner).map_err(Error::input)?);
-        let before = reader::read_manifest(&dir)?;
+        let mut before = reader::read_manifest(&dir)?;
         let at = dir.path().display();
         let wrong = |kind, what: String| Err(Error::new(kind, format!("{at} {what}")));
         if before.schema != SCHEMA {
-            return wrong(
-                ErrorKind::Misuse,
-                format!("was written by xweave {}, and stays as it is", before.xweave),
-            );
+            let what = format!("was written by xweave {}, and stays as it is", before.xweave);
+            return wrong(ErrorKind::Misuse, what);
         }
         if !before.complete && !forced {
             let what = "is not complete: it is still being written, or whoever wrote it was killed; if nobody writes it \
                         any more, --force adds to it";
             return wrong(ErrorKind::Misuse, what.to_owned());
         }
-        if before.domains.iter().any(|other| other.name == domain.name) {
-            return wrong(ErrorKind::Exists, format!("has a domain {} already", domain.name));
+        match before.domains.iter().position(|other| other.name == domain.name) {
+            None => {}
+            Some(place) if before.domains[place].exit.is_some() => {
+                return wrong(ErrorKind::Exists, format!("has a domain {} already", domain.name));
+            }
+            Some(_) if !forced => {
+                let what = format!(
+                    "has a domain {} that is being added, or whoever did that was killed; if nobody does any more, \
+                     --force begins again",
+                    domain.name
+                );
+                return wrong(ErrorKind::Exists, what);
+            }
+            Some(place) => {
+                before.domains.remove(place);
+                before.clocks.retain(|clock| clock.domain != domain.name);
+                Segments::<Row>::remove_of(&dir, &domain.name)?;
+                Segments::<Event>::remove_of(&dir, &domain.name)?;
+            }
         }
         let free = (1..=u8::MAX).find(|number| before.domains.iter().all(|other| other.number != *number));
         let Some(number) = free else {
             return wrong(ErrorKind::Misuse, "has as many domains as it can".to_owned());
         };
         let mut manifest = before.clone();
-        manifest.domains.push(Domain { number, ..domain });
+        manifest.domains.push(Domain { number, exit: None, ..domain });
         manifest.clocks.push(clock);
         let (rows, events) = (Segments::more(dir.clone())?, Segments::more(dir.clone())?);
-        Self::begin(Self {
+        let mut writer = Self {
             dir,
             manifest,
             rows,
@@ -149,7 +161,9 @@ impl Writer {
             appended: 0,
             xentrace: None,
             before: Some(before),
-        })
+        };
+        writer.save()?;
+        Ok(writer)
     }
 
     /// Takes away again what was added to a trace ([`Writer::extend`]): it is as it was. Of one that was begun anew it leaves
@@ -272,14 +286,32 @@ impl Writer {
         outcome.and(self.save())
     }
 
-    /// Ends the recording: closes everything and marks the trace complete.
+    /// Ends the recording: closes everything and marks the trace complete; one that was added to is as complete as it was, and
+    /// the domain that was added has stopped.
     ///
-    /// After a failure, what was closed is readable and the trace stays incomplete.
+    /// After a failure, what was closed is readable and the trace stays incomplete; one that was added to is as it was.
     pub fn finish(mut self) -> Result<Manifest, Error> {
+        match self.end() {
+            Ok(()) => Ok(self.manifest),
+            Err(error) => {
+                // What went wrong first is what there is to know.
+                let _ = self.withdraw();
+                Err(error)
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
         self.flush()?;
-        self.manifest.complete = true;
-        self.save()?;
-        Ok(self.manifest)
+        match &self.before {
+            None => self.manifest.complete = true,
+            Some(_) => {
+                if let Some(added) = self.manifest.domains.last_mut() {
+                    added.exit = Some(Exit::Stopped);
+                }
+            }
+        }
+        self.save()
     }
 }
 

@@ -172,32 +172,35 @@ fn what_xen_did_is_most_of_the_time_from_a_notification_to_its_handler() {
     assert!(of_xen > 0.85 && known > 0.95, "{of_xen}, {known}: {spent:?}");
 }
 
-/// Whatever becomes of the agent, Xen records no longer than it does.
+/// Whatever becomes of the agent, Xen records no longer than it does: killed alone, or, as one that is cut off, with its group.
 #[test]
 fn an_agent_that_is_killed_leaves_nothing_that_records() {
     let Some(world) = World::as_it_is("xen: a killed agent") else { return };
-    let recording = world.record_in("dom0", "--events sched --xen --domain dom0=local -o /tmp/killed");
-    let tracer = world.run("dom0", "pidof xentrace");
-    // Xen's buffers have one reader.
-    let (status, said) = world
-        .start("dom0", "exec xweave record --events sched --xen --domain dom0=local -o /tmp/other")
-        .finish();
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains(&format!("process {} is xentrace", tracer.trim())), "{said}");
-    let agent = format!("$(awk '/^PPid/{{print $2}}' /proc/{}/status)", tracer.trim());
-    world.run("dom0", &format!("kill -KILL {agent}"));
-    let (status, said) = recording.finish();
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("domain dom0 was lost while recording"), "{said}");
-    world.until("dom0", "! pidof xentrace");
-    // Nor does Xen go on by itself: what it had no room for is told as soon as there is some.
-    world.run("dom0", "sleep 1; xentrace -D -e all -T 1 /tmp/after.xt 2>/dev/null");
-    let after = world.run("dom0", "xweave import /tmp/after.xt -o /tmp/after --json");
-    let after: Value = serde_json::from_str(&after).unwrap();
-    assert!(after["lost"] == 0 && after["events"].as_u64().unwrap() > 100, "{after}");
-    // What came until then is in the trace.
-    let told = world.run("dom0", "xweave explain --machines /tmp/killed");
-    assert!(told.contains("vCPUs of"), "{told}");
+    for (name, whom) in [("alone", ""), ("group", "-")] {
+        let trace = format!("/tmp/killed-{name}");
+        let arguments = "--events sched --xen --domain dom0=local";
+        let recording = world.record_in("dom0", &format!("{arguments} -o {trace}"));
+        let tracer = world.run("dom0", "pidof xentrace");
+        // Xen's buffers have one reader.
+        let (status, said) =
+            world.start("dom0", &format!("exec xweave record {arguments} -o /tmp/other")).finish();
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains(&format!("process {} is xentrace", tracer.trim())), "{said}");
+        let agent = format!("$(awk '/^PPid/{{print $2}}' /proc/{}/status)", tracer.trim());
+        world.run("dom0", &format!("kill -KILL -- {whom}{agent}"));
+        let (status, said) = recording.finish();
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains("domain dom0 was lost while recording"), "{said}");
+        world.until("dom0", "! pidof xentrace");
+        // Nor does Xen go on by itself: what it had no room for is told as soon as there is some.
+        world.run("dom0", "sleep 1; xentrace -D -e all -T 1 /tmp/after.xt 2>/dev/null");
+        let after = world.run("dom0", "xweave import /tmp/after.xt -o /tmp/after --force --json");
+        let after: Value = serde_json::from_str(&after).unwrap();
+        assert!(after["lost"] == 0 && after["events"].as_u64().unwrap() > 100, "{name}: {after}");
+        // What came until then is in the trace, and dom0 has its vCPU though no guest was recorded.
+        let told = world.run("dom0", &format!("xweave explain --machines {trace}"));
+        assert!(told.contains("vCPUs of dom0"), "{told}");
+    }
 }
 
 /// Xen calls a guest's vCPUs by the numbers that the guest's kernel has for its CPUs.

@@ -161,6 +161,11 @@ impl<'a, S: Sink> Hypervisor<'a, S> {
         Ok(())
     }
 
+    /// Whether more are wanted.
+    pub(super) fn goes_on(&mut self) -> Result<(), Error> {
+        self.out.goes_on()
+    }
+
     fn here(&mut self, cpu: u32) -> &mut Cpu {
         self.cpus.entry(cpu).or_default()
     }

@@ -42,6 +42,9 @@ pub(crate) const NAME: &str = "xen";
 const LEARN: &str = "say how fast with --cpu-hz, as `xl info | grep cpu_mhz` on that host tells, or \
                      `xl dmesg | grep 'Detected .* MHz processor'`: --cpu-hz 2596.097M";
 
+/// So many records are taken before it is asked again whether more are wanted.
+const PORTION: u64 = 4096;
+
 /// A difference between what is said and what was recorded that is told, as one part of so many.
 const APART: u64 = 100;
 
@@ -78,7 +81,7 @@ impl Xentrace {
             let what = format!("has times of a TSC, and none counts {hz} in a second: {LEARN}");
             return Err(Error::new(ErrorKind::Foreign, what));
         }
-        let survey = Survey::of(input, &|_| true);
+        let survey = Survey::of(input, survey::BYTES, &|_| true);
         let mut warnings = Vec::new();
         let (hz, from) = match (cpu_hz, survey.hz) {
             (Some(said), found) => {
@@ -110,7 +113,7 @@ impl Xentrace {
             ));
         };
         let tells = clock.tells();
-        let survey = Survey::of(input, &|tsc| tells.contains(&clock.ns(tsc)));
+        let survey = Survey::of(input, input.len(), &|tsc| tells.contains(&clock.ns(tsc)));
         let mut warnings = Vec::new();
         if let Some(found) = survey.hz.filter(|found| found.abs_diff(clock.hz()) > clock.hz() / APART) {
             warnings.push(format!(
@@ -124,7 +127,7 @@ impl Xentrace {
     }
 
     fn with(clock: Clock, survey: Survey, mut warnings: Vec<String>, from: &str) -> Self {
-        if !survey.runstates {
+        if survey.records > 0 && !survey.runstates {
             let what = "it does not say when which vCPU ran: record with `xentrace -e all`, or with -e 0x21000 \
                         (TRC_SCHED_MIN) besides";
             warnings.push(what.to_owned());
@@ -152,9 +155,13 @@ impl Xentrace {
         let mut order = Order::of(input, input.len());
         let tells = self.clock.tells();
         let mut hypervisor = Hypervisor::new(kernel, out, &self.clock, &self.survey.begin);
-        let mut last = i64::MIN;
+        let (mut last, mut records) = (i64::MIN, 0_u64);
         while let Some(next) = order.next() {
             let time = self.clock.ns(next.record.tsc);
+            if records % PORTION == 0 {
+                hypervisor.goes_on()?;
+            }
+            records += 1;
             if !tells.contains(&time) {
                 replay.outside += 1;
                 continue;

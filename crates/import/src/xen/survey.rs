@@ -9,7 +9,10 @@ use super::{
 use crate::input::Input;
 
 /// So much of a file is looked at, in bytes: seconds of the busiest machine.
-const BYTES: u64 = 32 << 20;
+pub(super) const BYTES: u64 = 32 << 20;
+
+/// The same in records, which have sixteen bytes each, about.
+const RECORDS: u64 = BYTES / 16;
 
 /// Less time than this says too little of the TSC's rate, in nanoseconds.
 const LEAST: u64 = 10_000_000;
@@ -30,6 +33,8 @@ pub(super) struct Survey {
     pub begin: FxHashMap<u32, Option<Vcpu>>,
     /// It is told who has a CPU: `TRC_SCHED_MIN`.
     pub runstates: bool,
+    /// How many that are.
+    pub records: u64,
 }
 
 /// Adds up how long vCPUs ran by the TSC and by Xen's time.
@@ -42,14 +47,18 @@ struct Rate {
 }
 
 impl Survey {
-    /// Goes over the beginning of a file: records whose TSCs are meant.
-    pub(super) fn of(input: &Input, is_meant: &dyn Fn(u64) -> bool) -> Self {
+    /// Goes over the first of those records of a file, up to that byte, whose TSCs are meant.
+    pub(super) fn of(input: &Input, end: u64, is_meant: &dyn Fn(u64) -> bool) -> Self {
         let (mut survey, mut rate) = (Self::default(), Rate::default());
-        let mut order = Order::of(input, BYTES);
+        let mut order = Order::of(input, end);
         while let Some(next) = order.next() {
             let (cpu, tsc) = (next.cpu, next.record.tsc);
             if !is_meant(tsc) {
                 continue;
+            }
+            survey.records += 1;
+            if survey.records > RECORDS {
+                break;
             }
             // Who it is is known from when he leaves; who comes first has not been there before.
             match next.record.what() {
