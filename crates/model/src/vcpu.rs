@@ -251,8 +251,8 @@ impl Vcpus {
 
     pub(crate) fn forget_before(&mut self, time: i64) {
         for vcpu in self.all.values_mut() {
-            // One is kept, so that it stays known since when.
-            while vcpu.inside.len() > 1 && vcpu.inside[0].left <= time {
+            // One that began before is kept: what comes after that time has to be known still.
+            while vcpu.inside.len() > 1 && vcpu.inside[1].entered <= time {
                 vcpu.inside.pop_front();
             }
         }
@@ -315,6 +315,21 @@ mod tests {
             }
         }
         vcpus.checks().next().unwrap().1
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_make_what_comes_after_it_unknown() {
+        let mut vcpus = Vcpus::new(vec![Guest { domain: 2, host: 1, process: 50 }]);
+        let (thread, cpu) = (ThreadId { domain: 1, tid: 53 }, CpuId { domain: 2, cpu: 0 });
+        for (entered, left) in [(10, 20), (30, 40), (90, 100)] {
+            vcpus.enter(&Event::new(Kind::VmEnter, 1, entered, 0, 53), thread, 50);
+            vcpus.exit(left, thread, None, None);
+        }
+        for (forgotten, known_since) in [(25, 10), (50, 30), (89, 30), (90, 90), (200, 90)] {
+            vcpus.forget_before(forgotten);
+            assert!(vcpus.of(cpu, known_since).is_some(), "{forgotten}");
+            assert!(vcpus.of(cpu, known_since - 1).is_none(), "{forgotten}");
+        }
     }
 
     #[test]

@@ -181,8 +181,7 @@ fn what_xen_did_is_most_of_the_time_from_a_notification_to_its_handler() {
     let of_xen = sum(&[TimeState::Preempted, TimeState::Halted, TimeState::Exit]) / all;
     let known = 1.0 - sum(&[TimeState::Waiting, TimeState::Unknown]) / all;
     println!("{:.1} % of the time is Xen's, {:.1} % is explained", 100.0 * of_xen, 100.0 * known);
-    // Of a thousand gaps, few that are long may weigh much.
-    assert!(of_xen > 0.85 && known > 0.9, "{of_xen}, {known}: {spent:?}");
+    assert!(of_xen > 0.85 && known > 0.95, "{of_xen}, {known}: {spent:?}");
 }
 
 /// Whatever becomes of the agent, Xen records no longer than it does: killed alone, or, as one that is cut off, with its group.
