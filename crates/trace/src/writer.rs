@@ -78,6 +78,25 @@ impl Writer {
         Self::write(dir, manifest)
     }
 
+    fn new(
+        dir: Arc<Dir>,
+        manifest: Manifest,
+        (rows, events): (Segments<Row>, Segments<Event>),
+        before: Option<Manifest>,
+    ) -> Self {
+        Self {
+            dir,
+            manifest,
+            rows,
+            events,
+            processes: Processes::default(),
+            given: Given::default(),
+            appended: 0,
+            xentrace: None,
+            before,
+        }
+    }
+
     fn write(dir: Dir, manifest: Manifest) -> Result<Self, Error> {
         let mut numbers: Vec<u8> = manifest.domains.iter().map(|domain| domain.number).collect();
         numbers.sort_unstable();
@@ -87,17 +106,7 @@ impl Writer {
         dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(Error::output)?;
         let dir = Arc::new(dir);
         let (rows, events) = (Segments::new(dir.clone()), Segments::new(dir.clone()));
-        let mut writer = Self {
-            dir,
-            manifest,
-            rows,
-            events,
-            processes: Processes::default(),
-            given: Given::default(),
-            appended: 0,
-            xentrace: None,
-            before: None,
-        };
+        let mut writer = Self::new(dir, manifest, (rows, events), None);
         writer.manifest.complete = false;
         writer.save()?;
         Ok(writer)
@@ -151,17 +160,7 @@ impl Writer {
         manifest.domains.push(Domain { number, exit: None, ..domain });
         manifest.clocks.push(clock);
         let (rows, events) = (Segments::more(dir.clone())?, Segments::more(dir.clone())?);
-        let mut writer = Self {
-            dir,
-            manifest,
-            rows,
-            events,
-            processes: Processes::default(),
-            given: Given::default(),
-            appended: 0,
-            xentrace: None,
-            before: Some(before),
-        };
+        let mut writer = Self::new(dir, manifest, (rows, events), Some(before));
         writer.save()?;
         Ok(writer)
     }
