@@ -27,8 +27,14 @@ struct Frame {
     takes: u64,
 }
 
-/// The flows of such frames, halfway through which the first guest is restored, if it is known who is who. The keys of both guests are the same: each puts on and takes off from the same place on.
+/// The flows of such frames, halfway through which the first guest is restored, if it is known who is who. The keys of both
+/// guests are the same: each puts on and takes off from the same place on.
 fn flows(frames: &[Frame], known: bool) -> Flows {
+    flows_of(frames, known, true)
+}
+
+/// The same; of requests that are not `told` dom0 knows only that they are some guest's (`bpf/carriers/xen-net.h`).
+fn flows_of(frames: &[Frame], known: bool, told: bool) -> Flows {
     let mut records = Vec::new();
     let mut positions = [[0u64; 2]; 2];
     for (number, frame) in (1..).zip(frames) {
@@ -37,7 +43,8 @@ fn flows(frames: &[Frame], known: bool) -> Flows {
         *place += 1;
         let key = |peer| vec![1 << 40, *place, *place % 7, peer];
         let restored = known && guest == 0 && number > frames.len() as u64 / 2;
-        let peer = XEN_DOMAIN | u64::from(if restored { SINCE } else { DOMIDS[guest] });
+        let domid = XEN_DOMAIN | u64::from(if restored { SINCE } else { DOMIDS[guest] });
+        let peer = if told { domid } else { 0xffff };
         let (from, to) = if to_guest { (DOM0, GUESTS[guest]) } else { (GUESTS[guest], DOM0) };
         let of = |domain| if domain == DOM0 { peer } else { 0 };
         records.push((from, number, at, Kind::Start, vec![5]));
@@ -100,6 +107,15 @@ proptest! {
             prop_assert_eq!(&flows.flow(parts[0]).unwrap().locals[..], &parts);
         }
     }
+}
+
+#[test]
+fn a_request_that_is_only_known_to_be_some_guests_is_that_of_the_guest_whose_keys_agree() {
+    let frame = |at: u64| Frame { guest: 1, to_guest: false, at: at * 1_000, takes: 10 };
+    let frames: Vec<Frame> = (1..=200).map(frame).collect();
+    let flows = flows_of(&frames, true, false);
+    let found: Vec<_> = flows.summary().found.iter().map(|of| (of.domain.as_str(), of.pid)).collect();
+    assert_eq!((flows.summary().complete, found), (200, vec![("vm2", 0xffff)]));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 use xweave_trace::Trace;
+use xweave_wire::record::XEN_DOMAIN;
 
 use super::{Event, Guest, errors::Errors};
 
@@ -74,20 +75,34 @@ impl<'e> Sides<'e> {
 pub(super) struct Peers {
     /// The domains of which no clock told.
     unknown: Vec<u8>,
+    /// Those whose numbers Xen told. What says only that it is some guest's may be theirs as well.
+    numbered: Vec<u8>,
     /// Guests by host and process.
     chosen: BTreeMap<(u8, u64), u8>,
     pub(super) found: Vec<FoundPeer>,
-    /// Of the unknown domains those that have rings, and whether any process has some that is not known to run one.
+    /// Of the unknown domains those that have rings, and the processes that have some and are not known to run one.
     seen: BTreeSet<u8>,
-    strangers: bool,
+    strangers: BTreeSet<(u8, u64)>,
 }
 
 impl Peers {
     pub(super) fn of(trace: &Trace) -> Self {
-        let unknown = trace.manifest().domains.iter().filter(|domain| domain.peers().next().is_none());
-        let unknown = unknown.map(|domain| domain.number).collect();
-        let (chosen, found, seen) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
-        Self { unknown, chosen, found, seen, strangers: false }
+        let domains = &trace.manifest().domains;
+        let unknown = domains.iter().filter(|domain| domain.peers().next().is_none());
+        let numbered = domains.iter().filter(|domain| domain.xen.is_some());
+        Self {
+            unknown: unknown.map(|domain| domain.number).collect(),
+            numbered: numbered.map(|domain| domain.number).collect(),
+            chosen: BTreeMap::new(),
+            found: Vec::new(),
+            seen: BTreeSet::new(),
+            strangers: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a domain may be the one that a process, or what has its place in keys, runs.
+    fn may_be(&self, guest: u8, (_, process): (u8, u64)) -> bool {
+        self.unknown.contains(&guest) || self.numbered.contains(&guest) && process < XEN_DOMAIN
     }
 
     /// Finds the domains that processes run, where no clock told, by their rings' keys, `least` of them; makes their
@@ -103,10 +118,10 @@ impl Peers {
     /// Whether it may still be found out whose ring an event is on.
     pub(super) fn may_find(&self, event: &Event) -> bool {
         let is_open =
-            |guest: &u8| self.unknown.contains(guest) && !self.chosen.values().any(|of| of == guest);
+            |guest: u8, process| self.may_be(guest, process) && !self.chosen.values().any(|of| *of == guest);
         match event.channel.guest {
-            Guest::Process(..) => self.seen.iter().any(is_open),
-            Guest::Domain(guest) => self.strangers && is_open(&guest),
+            Guest::Process(host, pid) => self.seen.iter().any(|guest| is_open(*guest, (host, pid))),
+            Guest::Domain(guest) => self.strangers.iter().any(|process| is_open(guest, *process)),
         }
     }
 
@@ -129,7 +144,10 @@ impl Peers {
         for event in events {
             match event.channel.guest {
                 Guest::Process(host, pid) => strangers.entry((host, pid)).or_default().push(event),
-                Guest::Domain(number) if self.unknown.contains(&number) && event.domain == number => {
+                Guest::Domain(number)
+                    if event.domain == number
+                        && (self.unknown.contains(&number) || self.numbered.contains(&number)) =>
+                {
                     guests.entry(number).or_default().entry(key(event)).or_default().push(event);
                 }
                 Guest::Domain(_) => {}
@@ -138,13 +156,15 @@ impl Peers {
         for sides in guests.values_mut().flat_map(HashMap::values_mut) {
             sides.sort();
         }
+        guests.retain(|guest, _| strangers.keys().any(|process| self.may_be(*guest, *process)));
         self.seen.extend(guests.keys());
-        self.strangers |= !strangers.is_empty();
+        self.strangers.extend(strangers.keys());
         // Equal guests have equal rings, whose keys agree by chance; what tells is that the right
         // process takes off what was just put on.
         let mut scores: Vec<Score> = Vec::new();
         for (&process, theirs) in &strangers {
-            for (&guest, ours) in guests.iter().filter(|(guest, _)| **guest != process.0) {
+            let may_be = |guest: u8| guest != process.0 && self.may_be(guest, process);
+            for (&guest, ours) in guests.iter().filter(|(guest, _)| may_be(**guest)) {
                 let nearest = |event: &&Event| ours.get(&key(event))?.nearest(event, errors);
                 let mut gaps: Vec<u64> = theirs.iter().filter_map(nearest).collect();
                 gaps.sort_unstable();
