@@ -24,8 +24,8 @@ use xweave_wire::{
 use crate::output::Output;
 
 /// The program, and how it is asked: to begin with what happens from now on, of all that Xen tells; to look fifty times a
-/// second, into buffers of a MiB for each CPU, if Xen has not made any since it was booted; it wants the name of a file, and not every /dev has that of its
-/// standard output.
+/// second, into buffers of a MiB for each CPU, if Xen has not made any since it was booted. It wants the name of a file, and
+/// not every /dev has that of its standard output.
 const PROGRAM: &str = "xentrace";
 const ARGUMENTS: [&str; 8] = ["-D", "-e", "all", "-s", "20", "-S", "256", "/proc/self/fd/1"];
 

@@ -9,7 +9,7 @@ use xweave_trace::{
 use crate::{
     clocks::Part,
     error::{Error, ErrorKind},
-    import::{File, Options, Outcome},
+    import::{self, File, Options, Outcome},
     sink::Sink,
     xen,
 };
@@ -85,31 +85,33 @@ pub fn add(
         ..Clock::default()
     };
     let mut writer = Writer::extend(dir, domain, clock, options.force)?;
-    match records(&opened, &mut Watched { writer: &mut writer, goes_on }) {
-        Ok((mut outcome, span)) => {
-            let manifest = writer.manifest_mut();
-            outcome.warnings.extend(restored(manifest));
-            outcome.tell(manifest);
-            if let Some((first, last)) = span {
-                (manifest.start_ns, manifest.end_ns) =
-                    (manifest.start_ns.min(first), manifest.end_ns.max(last));
-            }
-            for domain in &mut manifest.domains {
-                let Some((_, domid)) = domids.iter().find(|(name, _)| *name == domain.name) else { continue };
-                let vm = DomainVm { host: xen::NAME.to_owned(), pid: xen::process(*domid), cid: None };
-                domain.vm.get_or_insert(vm);
-                if domain.role == Role::Guest && domain.xen.is_none() {
-                    domain.xen = Some(DomainXen { host: reference.clone(), domid: *domid, since: None });
-                }
-            }
-            Ok(Addition { manifest: writer.finish()?, outcome })
-        }
+    let manifest = writer.manifest();
+    let added = manifest.domains.last().cloned().zip(manifest.clocks.last().cloned());
+    let parts: Vec<Part> = added.map(|(domain, clock)| Part::of(domain, clock)).into_iter().collect();
+    let mut out = Watched { writer: &mut writer, goes_on };
+    let (mut outcome, span) = match import::events(&[opened], &parts, &mut out) {
+        Ok(came) => came,
         Err(error) => {
             // What went wrong first is what there is to know.
             let _ = writer.withdraw();
-            Err(error)
+            return Err(error);
+        }
+    };
+    let manifest = writer.manifest_mut();
+    outcome.warnings.extend(restored(manifest));
+    outcome.tell(manifest);
+    if let Some((first, last)) = span {
+        (manifest.start_ns, manifest.end_ns) = (manifest.start_ns.min(first), manifest.end_ns.max(last));
+    }
+    for domain in &mut manifest.domains {
+        let Some((_, domid)) = domids.iter().find(|(name, _)| *name == domain.name) else { continue };
+        let vm = DomainVm { host: xen::NAME.to_owned(), pid: xen::process(*domid), cid: None };
+        domain.vm.get_or_insert(vm);
+        if domain.role == Role::Guest && domain.xen.is_none() {
+            domain.xen = Some(DomainXen { host: reference.clone(), domid: *domid, since: None });
         }
     }
+    Ok(Addition { manifest: writer.finish()?, outcome })
 }
 
 /// Who is the trace's reference, and what its TSC was.
@@ -156,15 +158,4 @@ fn restored(manifest: &Manifest) -> Vec<String> {
         ))
     });
     told.collect()
-}
-
-/// The records as events; and the first and the last time.
-fn records(opened: &File, out: &mut Watched<'_>) -> Result<(Outcome, Option<(i64, i64)>), Error> {
-    let mut outcome = Outcome::default();
-    let manifest = out.writer.manifest();
-    let part = manifest.domains.last().cloned().zip(manifest.clocks.last().cloned());
-    let Some((domain, clock)) = part else { return Ok((outcome, None)) };
-    let kernel = opened.records(&Part::of(domain, clock), &[], out, &mut outcome)?;
-    outcome.events = outcome.domains.iter().map(|domain| domain.events).sum();
-    Ok((outcome, kernel.span))
 }

@@ -129,10 +129,7 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
             () if of_xen.is_some() => 1,
             () => u64::MAX,
         };
-        let tsc_hz = options.rate.filter(|_| options.tsc_hz == 0).map_or(options.tsc_hz, |rate| {
-            let hz = (1_000_000_000u128 << rate.shift.min(64)) / u128::from(rate.mult.max(1));
-            u64::try_from(hz).unwrap_or(0)
-        });
+        let tsc_hz = options.rate.filter(|_| options.tsc_hz == 0).map_or(options.tsc_hz, dat::Rate::hz);
         let cpus = options.buffers.iter().flat_map(|buffer| &buffer.cpus).map(|place| place.cpu + 1).max();
         let domain = Domain {
             name: names[at].clone(),

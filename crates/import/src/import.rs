@@ -233,7 +233,7 @@ fn parts(opened: &[File]) -> (Vec<Part>, Vec<String>) {
 }
 
 /// The events of all files; and the first and the last time.
-fn events(
+pub(crate) fn events(
     opened: &[File],
     parts: &[Part],
     out: &mut impl Sink,
@@ -299,7 +299,7 @@ impl File {
     }
 
     /// Writes the file's records as events.
-    pub(crate) fn records(
+    fn records(
         &self,
         part: &Part,
         parts: &[Part],

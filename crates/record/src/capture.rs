@@ -83,7 +83,8 @@ impl<'p> Capture<'p> {
     pub(crate) fn begin(&mut self, writer: Writer) -> Result<(), Error> {
         self.writer = Some(writer);
         self.begun = true;
-        self.write_xentrace(0, Vec::new())
+        let waiting = std::mem::take(&mut self.xentrace);
+        if waiting.is_empty() { Ok(()) } else { self.write_xentrace(0, waiting) }
     }
 
     pub(crate) fn tell(&mut self, phase: Phase<'_>) {
@@ -205,19 +206,16 @@ impl<'p> Capture<'p> {
 
     /// Writes what Xen has recorded; or has it wait for the trace, as long as a domain may have so much waiting.
     fn write_xentrace(&mut self, index: usize, bytes: Vec<u8>) -> Result<(), Error> {
-        self.xentrace.extend(bytes);
         let session = &mut self.sessions[index];
-        match &mut self.writer {
-            Some(writer) if !self.xentrace.is_empty() => {
-                writer.xentrace(session.number, &self.xentrace)?;
-                session.check_disk(writer.bytes(session.number));
-                self.xentrace.clear();
-            }
-            None if self.xentrace.len() > session.budget.waiting => {
+        let Some(writer) = &mut self.writer else {
+            self.xentrace.extend(bytes);
+            if self.xentrace.len() > session.budget.waiting {
                 session.lose("cut off: Xen records more than may wait until the recording begins");
             }
-            _ => {}
-        }
+            return Ok(());
+        };
+        writer.xentrace(session.number, &bytes)?;
+        session.check_disk(writer.bytes(session.number));
         Ok(())
     }
 

@@ -138,28 +138,25 @@ impl<L: Line> Segments<L> {
 
     /// Takes away what a domain of that name has.
     pub(crate) fn remove_of(trace: &Dir, domain: &str) -> Result<(), Error> {
-        let Some(folder) = trace.open_dir(L::FOLDER).map_err(Error::output)? else { return Ok(()) };
         let prefix = format!("{}-", safe(domain));
-        for name in names(trace, L::FOLDER)? {
+        Self::remove(trace, |name| {
             let own =
                 name.trim_start_matches('.').strip_prefix(&prefix).and_then(|rest| rest.split('.').next());
-            if own.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit())) {
-                folder.remove(&name).map_err(Error::output)?;
-            }
-        }
-        Ok(())
+            own.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+        })
     }
 
     /// Takes away again what was added.
     pub(crate) fn withdraw(mut self) -> Result<(), Error> {
         (0..self.open.len()).for_each(|at| self.abandon(at));
-        let Some(folder) = &self.folder else { return Ok(()) };
-        for name in names(&self.trace, L::FOLDER)? {
-            if number(&name).is_some_and(|number| number > self.there) {
-                folder.remove(&name).map_err(Error::output)?;
-            }
-        }
-        Ok(())
+        Self::remove(&self.trace, |name| number(name).is_some_and(|number| number > self.there))
+    }
+
+    /// Removes the files that are meant.
+    fn remove(trace: &Dir, is_meant: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let Some(folder) = trace.open_dir(L::FOLDER).map_err(Error::output)? else { return Ok(()) };
+        let names = names(trace, L::FOLDER)?.into_iter().filter(|name| is_meant(name));
+        names.into_iter().try_for_each(|name| folder.remove(&name).map_err(Error::output))
     }
 
     /// What has become of lines since it was asked last.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
 mod child;
+mod made;
 
 use std::{
     error::Error,
@@ -10,65 +11,13 @@ use std::{
 };
 
 use child::in_child;
+use made::{fill, manifest, record, segments};
 
 use proptest::prelude::*;
 use xweave_trace::{
-    Clock, Domain, DomainVm, ErrorKind, Event, EventLoss, Exit, Loss, Manifest, Method, Role, Row, SCHEMA,
-    Site, SiteLoss, Trace, Unloaded, Writer, event,
+    ErrorKind, Event, EventLoss, Loss, Row, SCHEMA, Site, SiteLoss, Trace, Unloaded, Writer, event,
 };
 use xweave_wire::record::{Kind, Record};
-
-fn manifest() -> Manifest {
-    let vm = DomainVm { host: "host".into(), pid: 4242, cid: Some(3) };
-    Manifest {
-        reference: "host".into(),
-        command: vec!["xweave".into(), "record".into()],
-        domains: vec![
-            Domain { name: "host".into(), number: 1, cpus: 2, ..Domain::default() },
-            Domain {
-                name: "vm/1".into(),
-                number: 2,
-                role: Role::Guest,
-                vm: Some(vm),
-                exit: Some(Exit::Lost { reason: "went away".into() }),
-                ..Domain::default()
-            },
-        ],
-        clocks: vec![Clock {
-            domain: "vm/1".into(),
-            method: Method::TscOffset,
-            error_ns: 90,
-            ..Clock::default()
-        }],
-        ..Manifest::default()
-    }
-}
-
-fn record(i: u64) -> Record {
-    Record {
-        time_ns: i * 10,
-        flow: ((i % 3) << 56) | (i / 4),
-        site: u32::try_from(i % 5).unwrap(),
-        pid: 42,
-        tid: 43,
-        cpu: 1,
-        kind: Kind::from_byte(u8::try_from(i % 7).unwrap()).unwrap(),
-        comm: *b"vhost-4242\0\0\0\0\0\0",
-        values: (0..i % 8).map(|v| u64::MAX - v).collect(),
-    }
-}
-
-fn fill(writer: &mut Writer, domain: u8, count: u64) {
-    for i in 0..count {
-        writer.append(domain, i64::try_from(i).unwrap() * 10 + 7, &record(i)).unwrap();
-    }
-}
-
-fn segments(dir: &Path) -> Vec<PathBuf> {
-    let mut all: Vec<_> = fs::read_dir(dir.join("records")).unwrap().map(|e| e.unwrap().path()).collect();
-    all.sort();
-    all
-}
 
 fn any_record() -> impl Strategy<Value = Record> {
     (
@@ -616,54 +565,4 @@ fn parts_tell_of_a_damaged_file_once_and_go_on() {
     let rows: usize = parts.into_iter().map(|part| part.unwrap().rows.len()).sum();
     assert_eq!(damaged.len(), 2);
     assert_eq!(rows, 100_000, "the other domain's");
-}
-
-/// A trace that was ended, and a domain that is added to it.
-fn added_to(dir: &Path) -> Writer {
-    let mut writer = Writer::create(dir, manifest()).unwrap();
-    fill(&mut writer, 1, 10);
-    writer.event(Event::new(event::Kind::Wake, 2, 40, 0, 7)).unwrap();
-    writer.finish().unwrap();
-    let domain = Domain { name: "xen".into(), ..Domain::default() };
-    Writer::extend(dir, domain, Clock { domain: "xen".into(), ..Clock::default() }, false).unwrap()
-}
-
-#[test]
-fn a_domain_can_be_added_to_a_trace_and_withdrawn() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path().join("trace");
-    let mut writer = added_to(&dir);
-    assert!(Trace::open(&dir).unwrap().manifest().domains[2].exit.is_none(), "until it is finished");
-    for time in 0..70_000 {
-        writer.event(Event::new(event::Kind::Switch, 3, time, 0, 1)).unwrap();
-    }
-    writer.flush().unwrap();
-    fill(&mut writer, 3, 5);
-    let trace = Trace::open(&dir).unwrap();
-    assert_eq!(
-        (trace.manifest().domains[2].number, trace.events().count()),
-        (3, 70_001),
-        "readable meanwhile"
-    );
-    // One group is in a file that has no name yet.
-    for time in 70_000..140_000 {
-        writer.event(Event::new(event::Kind::Switch, 3, time, 0, 1)).unwrap();
-    }
-    writer.withdraw().unwrap();
-    let trace = Trace::open(&dir).unwrap();
-    let manifest = trace.manifest();
-    assert!(manifest.complete && manifest.domains.len() == 2 && manifest.clocks.len() == 1);
-    assert_eq!((manifest.records, manifest.events), (10, 1));
-    assert_eq!((trace.rows().0.len(), trace.events().count()), (10, 1));
-    let left = fs::read_dir(dir.join("events")).unwrap().count() + segments(&dir).len();
-    assert_eq!(left, 2, "no file is left");
-
-    let domain = Domain { name: "xen".into(), ..Domain::default() };
-    let mut writer = Writer::extend(&dir, domain, Clock::default(), false).unwrap();
-    fill(&mut writer, 3, 5);
-    writer.event(Event::new(event::Kind::Switch, 3, 41, 0, 1)).unwrap();
-    let manifest = writer.finish().unwrap();
-    assert_eq!((manifest.complete, manifest.records, manifest.events), (true, 15, 2));
-    let trace = Trace::open(&dir).unwrap();
-    assert_eq!((trace.rows().0.len(), trace.events().count()), (15, 2));
 }

@@ -18,6 +18,14 @@ pub(crate) struct Rate {
     pub offset: u64,
 }
 
+impl Rate {
+    /// How often it counts in a second; 0 if that is more than can be told.
+    pub(crate) fn hz(self) -> u64 {
+        let hz = (1_000_000_000u128 << self.shift.min(64)) / u128::from(self.mult.max(1));
+        u64::try_from(hz).unwrap_or(0)
+    }
+}
+
 /// The clock of one processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {

@@ -47,15 +47,15 @@ impl Clock {
 
     /// How often it counts in a second.
     pub(super) fn hz(&self) -> u64 {
-        let (ticks, ns) = match self {
-            Self::Rate(rate) => (1_000_000_000u128 << rate.shift, u128::from(rate.mult)),
+        match self {
+            Self::Rate(rate) => rate.hz(),
             Self::Points { points, .. } => {
                 let (from, to) = (points[0], points[points.len() - 1]);
                 let (ticks, ns) = (to.0.abs_diff(from.0), to.1.abs_diff(from.1));
-                (u128::from(ticks) * 1_000_000_000, u128::from(ns))
+                let hz = u128::from(ticks) * 1_000_000_000 / u128::from(ns);
+                u64::try_from(hz).unwrap_or(u64::MAX)
             }
-        };
-        u64::try_from(ticks / ns.max(1)).unwrap_or(u64::MAX)
+        }
     }
 
     /// Nanoseconds: of the trace; or since the TSC was 0, which is since the machine was switched on, or Xen set it so.
