@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use xweave_interrupt as interrupt;
-use xweave_lab::{Cache, Command, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, load};
+use xweave_lab::{
+    Cache, Choice, Command, Description, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, load,
+};
 use xweave_report::document;
 
 use crate::called;
@@ -27,7 +29,9 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Bring a world up, and leave it running.
-    #[command(after_help = "Example:\n  xweave lab up kvm --guests 1 --kernel 6.1 --name old")]
+    #[command(
+        after_help = "Examples:\n  xweave lab up kvm --guests 1 --kernel 6.1 --name old\n  xweave lab up kvm --kernel 7.3 --guest-kernel 6.1"
+    )]
     Up(UpArgs),
     /// Bring a world up, run a command in its host, end the world. Exits as the command did (125: the lab failed).
     #[command(after_help = "Example:\n  xweave lab run kvm -- ping -c 3 10.77.0.1")]
@@ -39,14 +43,13 @@ enum Action {
         command: Vec<String>,
     },
     /// Build the images that worlds boot from, and nothing else.
-    #[command(after_help = "Example:\n  xweave lab build kvm --kernel 6.1")]
+    #[command(after_help = "Example:\n  xweave lab build kvm --kernel newest")]
     Build {
         /// What kind of world.
         #[arg(value_enum, default_value_t = Kind::Kvm)]
         kind: Kind,
-        /// The kernel series.
-        #[arg(long, default_value = "6.12")]
-        kernel: String,
+        #[command(flatten)]
+        kernels: KernelArgs,
         /// Which QEMU runs the guests of a KVM host.
         #[arg(long, value_enum, default_value_t = Qemu::Release)]
         qemu: Qemu,
@@ -155,6 +158,16 @@ enum Action {
 }
 
 #[derive(Debug, ClapArgs)]
+struct KernelArgs {
+    /// The kernel series of all domains, as 6.1, 6.12, 7.3; or `newest`.
+    #[arg(long, value_name = "SERIES", default_value = "6.12")]
+    kernel: String,
+    /// The kernel series of the guests, if it is another one.
+    #[arg(long, value_name = "SERIES")]
+    guest_kernel: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
 struct UpArgs {
     /// What kind of world.
     #[arg(value_enum)]
@@ -165,9 +178,8 @@ struct UpArgs {
     /// Guests; by default 2.
     #[arg(long)]
     guests: Option<u32>,
-    /// The kernel series of all domains.
-    #[arg(long, default_value = "6.12")]
-    kernel: String,
+    #[command(flatten)]
+    kernels: KernelArgs,
     /// Which QEMU runs the guests of a KVM host.
     #[arg(long, value_enum, default_value_t = Qemu::Release)]
     qemu: Qemu,
@@ -435,10 +447,16 @@ fn act(action: Action) -> Result<ExitCode, Failure> {
             world.down()?;
             return Ok(status?);
         }
-        Action::Build { kind, kernel, qemu } => {
+        Action::Build { kind, kernels, qemu } => {
             interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
-            let images = Images::ensure(&Cache::open()?, kind.into(), qemu.into(), &kernel, &show)?;
-            eprintln!("images for {} are in the cache", images.kernel.release());
+            let choice = Choice {
+                kind: kind.into(),
+                qemu: qemu.into(),
+                kernel: &kernels.kernel,
+                guest_kernel: kernels.guest_kernel.as_deref(),
+            };
+            let images = Images::ensure(&Cache::open()?, choice, &show)?;
+            eprintln!("images for {} are in the cache", images.kernel.kernel.release());
         }
         Action::List { json } => list(json)?,
         Action::Exec { name, domain, command } => {
@@ -489,7 +507,8 @@ fn up(args: UpArgs) -> Result<World, Error> {
         kind: defaults.kind,
         name: args.name.unwrap_or(defaults.name),
         guests: args.guests.unwrap_or(defaults.guests),
-        kernel: args.kernel,
+        kernel: args.kernels.kernel,
+        guest_kernel: args.kernels.guest_kernel,
         qemu: args.qemu.into(),
         xweave: args.xweave.unwrap_or(defaults.xweave),
         timeout: Duration::from_secs(args.timeout),
@@ -517,6 +536,14 @@ pub fn show(phase: Phase<'_>) {
     };
 }
 
+/// The release of the host's kernel, and that of the guests' if it is another one.
+fn kernels(world: &Description) -> String {
+    match world.guest_kernel == world.kernel {
+        true => world.kernel.clone(),
+        false => format!("{}, guests {}", world.kernel, world.guest_kernel),
+    }
+}
+
 fn list(as_json: bool) -> Result<(), Failure> {
     let worlds = xweave_lab::list()?;
     if worlds.is_empty() && !as_json {
@@ -528,7 +555,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
             return document::write(out, &document::lab::List { worlds: &worlds });
         }
         worlds.iter().try_for_each(|world| {
-            let kernel = world.description.as_ref().map_or("", |d| d.kernel.as_str());
+            let kernel = world.description.as_ref().map_or(String::new(), kernels);
             let (state, domains) = (world.state.to_string(), world.domains.join(" "));
             writeln!(out, "{:<12} {state:<9} {kernel:<30} {domains}", world.name)
         })

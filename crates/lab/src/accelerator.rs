@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// The program that emulates machines.
-pub const QEMU: &str = "qemu-system-x86_64";
 /// What executes the emulated host's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

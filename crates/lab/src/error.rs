@@ -44,16 +44,18 @@ pub enum Error {
         /// The last lines it printed.
         stderr: String,
     },
-    /// apt knows no kernel of the wanted series.
+    /// No suite has a kernel of the wanted series.
     #[error(
-        "apt has no package linux-image-{series}.*{flavour}: run `apt-get update`; if that does not help, \
-         enable Debian's bookworm-backports (and bookworm-security) in the apt sources"
+        "Debian has no {flavour} kernel {series}: choose one of these series with --kernel: {known}; if 6.1 or 6.12 is \
+         missing, run `apt-get update`, and enable bookworm-backports and bookworm-security in the apt sources"
     )]
     NoKernel {
         /// The series, as `6.12`.
         series: String,
-        /// How the names of the wanted flavour end.
+        /// The flavour, as `cloud`.
         flavour: &'static str,
+        /// The series that there are, with commas between.
+        known: String,
     },
     /// A kernel package does not have what the lab needs.
     #[error("the kernel package {package} has no {missing}: choose another kernel with --kernel")]

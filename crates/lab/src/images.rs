@@ -1,13 +1,16 @@
 //! The images that worlds boot from: a kernel with its modules, the initramfs images, the host's root.
 
+use crate::apt::Apt;
 use crate::cache::{Cache, Recipe};
+use crate::emulator::Emulator;
 use crate::error::{At, Error, Result};
 use crate::initrd;
-use crate::kind::{Kind, Qemu, Spec};
+use crate::kernel::{KernelFiles, Kernels};
+use crate::kind::{Kind, Qemu};
 use crate::modules::Tree;
-use crate::packages::{self, Kernel, Sources};
 use crate::process::{add_sbin, run, start_error, tail};
 use crate::progress::{Phase, Progress, step};
+use crate::sources::Sources;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,22 +21,31 @@ const ROOT_LEFT_OUT: &[&str] =
     &["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"];
 /// Sparse: only what is used takes room. Enough for long traces.
 const ROOT_SIZE: &str = "8G";
-/// Sparse too. The generic kernel's modules are 400 MB where they are not compressed.
-const MODULES_SIZE: &str = "1G";
+
+/// Which kernels, and which QEMU for the guests, a world's images are made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice<'a> {
+    /// The kind of world.
+    pub kind: Kind,
+    /// The QEMU that runs the guests of a KVM host.
+    pub qemu: Qemu,
+    /// The kernel series of the host, or `newest`.
+    pub kernel: &'a str,
+    /// That of the guests; `None` if it is the host's.
+    pub guest_kernel: Option<&'a str>,
+}
 
 /// Paths of everything a world boots from. They are shared and never written to.
 #[derive(Debug, Clone)]
 pub struct Images {
-    /// The kernel of the host and of its guests.
-    pub kernel: Kernel,
-    /// The kernel's compressed image.
-    pub vmlinuz: PathBuf,
+    /// The host's kernel, with its modules.
+    pub kernel: KernelFiles,
+    /// The guests'.
+    pub guest_kernel: KernelFiles,
+    /// The QEMU that emulates the host.
+    pub emulator: Emulator,
     /// The hypervisor, where it is not the host's kernel.
     pub hypervisor: Option<PathBuf>,
-    /// The unpacked package: `boot/`, `lib/modules/RELEASE/`.
-    pub kernel_folder: PathBuf,
-    /// ext4: the folder RELEASE with all modules.
-    pub modules: PathBuf,
     /// ext4: the emulated host's root.
     pub root: PathBuf,
     /// The emulated host's initial file system, to be followed by a world's own archive.
@@ -43,42 +55,32 @@ pub struct Images {
 }
 
 impl Images {
-    /// Builds what a kind of world misses with the newest kernel of a series (`6.12`) and that QEMU, and returns all paths.
-    pub fn ensure(
-        cache: &Cache,
-        kind: Kind,
-        qemu: Qemu,
-        series: &str,
-        progress: Progress<'_>,
-    ) -> Result<Self> {
+    /// Builds what is missing of a world's images, and returns all paths.
+    pub fn ensure(cache: &Cache, choice: Choice<'_>, progress: Progress<'_>) -> Result<Self> {
+        let Choice { kind, qemu, .. } = choice;
         let spec = kind.spec();
         if (kind, qemu) == (Kind::Xen, Qemu::Backports) {
             let rule = "that is for KVM hosts, as Xen runs its guests without QEMU";
             return Err(Error::Name { what: "QEMU", name: "backports".into(), rule });
         }
-        let kernel = match Kernel::resolve(series, spec.flavour) {
-            Ok(kernel) => kernel,
-            // Without apt's lists, or offline: the newest kernel fetched before does as well.
-            Err(error) => cached_kernel(cache, spec, series).ok_or(error)?,
+        let kernels = Kernels::open(cache)?;
+        let kernel = kernels.ensure(choice.kernel, spec.flavour, progress)?;
+        let guest_kernel = match choice.guest_kernel {
+            Some(series) => kernels.ensure(series, spec.flavour, progress)?,
+            None => kernel.clone(),
         };
+        let emulator = Emulator::ensure(cache, &kernels, progress)?;
         let waiting = || progress(Phase::Note("waiting for another xweave that is building this image"));
-        let package = format!("{}={}", kernel.package, kernel.version);
-
-        let key = Recipe::default().with("layout", "1").with("package", &package).key();
-        let kernel_folder = cache.entry("kernel", &key, waiting, |work| {
-            step(progress, &format!("kernel {} {}", kernel.release(), kernel.version), || {
-                build_kernel(&kernel, work)
-            })
-        })?;
-        let vmlinuz = kernel_folder.join(format!("boot/vmlinuz-{}", kernel.release()));
 
         let hypervisor = spec.hypervisor.map(|package| hypervisor(cache, package, progress)).transpose()?;
 
-        let recipe = Recipe::default().with("kernel", &key).with("init", initrd::ingredients(spec));
+        let recipe = Recipe::default()
+            .with("kernel", kernel.kernel.key())
+            .with("guest kernel", guest_kernel.kernel.key())
+            .with("init", initrd::ingredients(spec));
         let boot = cache.entry("boot", &recipe.key(), waiting, |work| {
             step(progress, "initramfs images", || {
-                let tree = Tree::open(&kernel_folder.join("lib/modules").join(kernel.release()), &package)?;
-                let archives = initrd::build(&vmlinuz, &tree, spec)?;
+                let archives = initrd::build(&Tree::open(&kernel)?, &Tree::open(&guest_kernel)?, spec)?;
                 initrd::write(&work.join("host.cpio"), &[&archives.host])?;
                 initrd::write(&work.join("probe.cpio"), &[&archives.probe])
             })
@@ -103,10 +105,9 @@ impl Images {
 
         Ok(Self {
             kernel,
-            vmlinuz,
+            guest_kernel,
+            emulator,
             hypervisor,
-            modules: kernel_folder.join("modules.ext4"),
-            kernel_folder,
             root: root.join("root.ext4"),
             host_initrd: boot.join("host.cpio"),
             probe_initrd: boot.join("probe.cpio"),
@@ -125,18 +126,11 @@ fn newest<T>(cache: &Cache, kind: &str, read: impl Fn(&Path) -> Option<T>) -> Op
         .map(|(_, found)| found)
 }
 
-fn cached_kernel(cache: &Cache, spec: &Spec, series: &str) -> Option<Kernel> {
-    newest(cache, "kernel", |entry| {
-        let text = std::fs::read(entry.join("kernel.json")).ok()?;
-        let kernel: Kernel = serde_json::from_slice(&text).ok()?;
-        (kernel.series == series && spec.flavour.has(kernel.release())).then_some(kernel)
-    })
-}
-
 /// The hypervisor of a package, decompressed: QEMU boots it as it is.
 fn hypervisor(cache: &Cache, package: &str, progress: Progress<'_>) -> Result<PathBuf> {
     let image = |entry: &Path| entry.join("hypervisor.elf");
-    let version = match packages::version(package) {
+    let apt = Apt::machine();
+    let version = match apt.version(package) {
         Ok(version) => version,
         // As with kernels, the one fetched before.
         Err(error) => {
@@ -148,7 +142,7 @@ fn hypervisor(cache: &Cache, package: &str, progress: Progress<'_>) -> Result<Pa
     let key = Recipe::default().with("layout", "1").with("version", &version).key();
     let entry = cache.entry(package, &key, waiting, |work| {
         step(progress, &format!("{package} {version}"), || {
-            packages::unpack(package, &version, work)?;
+            apt.unpack(package, &version, work)?;
             let boot = work.join("boot");
             let compressed = std::fs::read_dir(&boot)
                 .at("read", &boot)?
@@ -162,28 +156,6 @@ fn hypervisor(cache: &Cache, package: &str, progress: Progress<'_>) -> Result<Pa
         })
     })?;
     Ok(image(&entry))
-}
-
-fn build_kernel(kernel: &Kernel, work: &Path) -> Result<()> {
-    packages::unpack(&kernel.package, &kernel.version, work)?;
-    let release = kernel.release();
-    for needed in [format!("boot/vmlinuz-{release}"), format!("lib/modules/{release}")] {
-        if !work.join(&needed).exists() {
-            return Err(Error::Kernel { package: kernel.package.clone(), missing: needed });
-        }
-    }
-    // Debian runs depmod when a package is installed; this one never is.
-    run(Command::new("depmod").arg("-b").arg(work).arg(release), "generating modules.dep")?;
-    let image = work.join("modules.ext4");
-    let modules = work.join("lib/modules");
-    let mut command = Command::new("mke2fs");
-    // Files may belong to the user who built them; in the image they are root's.
-    command.args(["-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0", "-d"]);
-    run(command.arg(&modules).arg(&image).arg(MODULES_SIZE), "making the modules image")?;
-    let text =
-        serde_json::to_vec_pretty(kernel).map_err(|source| Error::State { path: work.into(), source })?;
-    let path = work.join("kernel.json");
-    std::fs::write(&path, text).at("write", path)
 }
 
 fn build_root(

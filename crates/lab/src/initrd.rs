@@ -5,6 +5,9 @@ use crate::kind::{Kind, Spec};
 use crate::modules::{Module, Tree};
 use crate::newc::Archive;
 use crate::process::start_error;
+use object::Endianness;
+use object::elf::PT_INTERP;
+use object::read::elf::{ElfFile64, ProgramHeader};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +21,8 @@ const GUEST_AGENT: &str = include_str!("../init/guest-agent.sh");
 const PROBE_INIT: &str = include_str!("../init/probe-init.sh");
 
 /// What the host inserts before its root image can be mounted; the rest it loads from there.
-/// (`ext4` asks for `crc32c` by name, which no dependency says.)
-const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "crc32c_generic", "ext4"];
+/// (`ext4` asks for `crc32c` by name, which no dependency says; from 6.14 on it is part of the kernel's library.)
+const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "crc32c_generic?", "ext4"];
 const PROBE_MODULES: &[&str] = &["kvm_amd", "kvm_intel"];
 
 /// Everything of the initramfs images that is the lab's own, for the cache key.
@@ -47,20 +50,20 @@ pub fn probe_ingredients() -> String {
     [PROBE_INIT, &PROBE_MODULES.join(" ")].join("\0")
 }
 
-/// The archives of one kernel.
+/// The archives of a world.
 pub struct Initrds {
-    /// Of the emulated host; holds the kernel and the guests' archive too.
+    /// Of the emulated host; holds the guests' kernel and archive too.
     pub host: Vec<u8>,
     /// Of the probe.
     pub probe: Vec<u8>,
 }
 
-/// Builds the archives for the kernel image `vmlinuz` with its `tree` of modules.
-pub fn build(vmlinuz: &Path, tree: &Tree, spec: &Spec) -> Result<Initrds> {
+/// Builds the archives for the host's kernel and the guests'.
+pub fn build(tree: &Tree, guest_tree: &Tree, spec: &Spec) -> Result<Initrds> {
     let busybox_path = static_busybox()?;
     let busybox = std::fs::read(&busybox_path).at("read", &busybox_path)?;
-    let kernel = std::fs::read(vmlinuz).at("read", vmlinuz)?;
-    let modules = tree.closure(spec.guest_modules)?;
+    let kernel = std::fs::read(&guest_tree.vmlinuz).at("read", &guest_tree.vmlinuz)?;
+    let modules = guest_tree.closure(spec.guest_modules)?;
     let guest = guest(&busybox, &modules, spec).at("write", "the guest's initramfs")?;
     let modules = tree.closure(HOST_MODULES)?;
     let host = host(&busybox, &modules, spec, &kernel, &guest).at("write", "the host's initramfs")?;
@@ -75,12 +78,20 @@ fn static_busybox() -> Result<PathBuf> {
     let missing = || Error::MissingProgram { program: "busybox (static)".into(), package: "busybox-static" };
     for path in ["/bin/busybox", "/usr/bin/busybox"] {
         let Ok(data) = std::fs::read(path) else { continue };
-        // A dynamic program names its interpreter.
-        if !data.windows(15).any(|w| w == b"/lib64/ld-linux") {
+        if is_static(&data) {
             return Ok(path.into());
         }
     }
     Err(missing())
+}
+
+/// Whether an executable needs no interpreter, which would load its libraries.
+fn is_static(data: &[u8]) -> bool {
+    let program = ElfFile64::<Endianness>::parse(data);
+    program.is_ok_and(|program| {
+        let endian = program.endian();
+        program.elf_program_headers().iter().all(|header| header.p_type(endian) != PT_INTERP)
+    })
 }
 
 fn with_init(busybox: &[u8], init: &str, modules: &[Module]) -> io::Result<Archive<Vec<u8>>> {
@@ -143,7 +154,7 @@ pub fn world(xweave: &[u8], kind: Kind, guests: u32, token: &str) -> io::Result<
 /// it is copied into the memory of every domain.
 pub fn program(path: &Path) -> Result<Vec<u8>> {
     let data = std::fs::read(path).at("read", path)?;
-    if data.windows(15).any(|w| w == b"/lib64/ld-linux") {
+    if !is_static(&data) {
         return Err(Error::Name {
             what: "program for the domains",
             name: path.display().to_string(),

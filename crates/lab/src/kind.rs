@@ -4,7 +4,7 @@ mod kvm;
 mod xen;
 
 use crate::accelerator::Accelerator;
-use crate::packages::Flavour;
+use crate::kernel::Flavour;
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 

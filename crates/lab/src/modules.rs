@@ -3,6 +3,7 @@
 //! Dependencies come from each module's own `.modinfo` section, so that no `depmod` is needed.
 
 use crate::error::{At, Error, Result};
+use crate::kernel::KernelFiles;
 use crate::process::run;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,11 +25,20 @@ pub struct Tree {
     files: HashMap<String, PathBuf>,
     builtin: HashSet<String>,
     kernel: String,
+    /// The image of the kernel that they belong to.
+    pub vmlinuz: PathBuf,
 }
 
 impl Tree {
-    /// Reads `lib/modules/KVER` (`folder`). `kernel` names the package in errors.
-    pub fn open(folder: &Path, kernel: &str) -> Result<Self> {
+    /// Reads the modules of a kernel.
+    pub fn open(kernel: &KernelFiles) -> Result<Self> {
+        let mut tree = Self::read(&kernel.modules, &kernel.kernel.package)?;
+        tree.vmlinuz.clone_from(&kernel.vmlinuz);
+        Ok(tree)
+    }
+
+    /// Reads `lib/modules/RELEASE` (`folder`). `kernel` names the package in errors.
+    fn read(folder: &Path, kernel: &str) -> Result<Self> {
         let mut files = HashMap::new();
         let mut pending = vec![folder.join("kernel")];
         while let Some(dir) = pending.pop() {
@@ -47,16 +57,20 @@ impl Tree {
             .lines()
             .filter_map(|line| module_name(Path::new(line)))
             .collect();
-        Ok(Self { files, builtin, kernel: kernel.to_owned() })
+        Ok(Self { files, builtin, kernel: kernel.to_owned(), vmlinuz: PathBuf::new() })
     }
 
-    /// The modules `wanted` and all they depend on, each after those it needs.
-    /// What is built into the kernel is left out.
+    /// The modules `wanted` and all they depend on, each after those it needs. What is built into the kernel is left
+    /// out, and so is a name with a `?` behind it that this kernel does not have.
     pub fn closure(&self, wanted: &[&str]) -> Result<Vec<Module>> {
         let mut done = HashSet::new();
         let mut order = Vec::new();
         for name in wanted {
-            self.visit(&name.replace('-', "_"), &mut done, &mut order)?;
+            let (name, is_optional) = name.strip_suffix('?').map_or((*name, false), |name| (name, true));
+            let name = name.replace('-', "_");
+            if !is_optional || self.files.contains_key(&name) {
+                self.visit(&name, &mut done, &mut order)?;
+            }
         }
         Ok(order)
     }
@@ -141,9 +155,10 @@ mod tests {
         fs::write(kernel.join("b-b.ko"), b"x\0depends=d\0").unwrap();
         fs::write(kernel.join("d.ko"), b"x\0depends=\0").unwrap();
         fs::write(dir.path().join("modules.builtin"), "kernel/c.ko\n").unwrap();
-        let tree = Tree::open(dir.path(), "test").unwrap();
+        let tree = Tree::read(dir.path(), "test").unwrap();
         let names: Vec<_> = tree.closure(&["a", "d"]).unwrap().into_iter().map(|m| m.name).collect();
         assert_eq!(names, ["d", "b_b", "a"]);
         assert!(matches!(tree.closure(&["none"]), Err(Error::Kernel { .. })));
+        assert_eq!(tree.closure(&["none?", "d?"]).unwrap().len(), 1);
     }
 }

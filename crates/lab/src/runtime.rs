@@ -40,8 +40,10 @@ impl std::fmt::Display for State {
 pub struct Description {
     /// `kvm` or `xen`.
     pub kind: Kind,
-    /// The kernel's release, as `uname -r` in the domains says.
+    /// The release of the host's kernel, as `uname -r` prints it.
     pub kernel: String,
+    /// That of the guests' kernel.
+    pub guest_kernel: String,
     /// How the host is run.
     pub accelerator: crate::accelerator::Accelerator,
     /// Guests.
@@ -274,6 +276,7 @@ mod tests {
         let mut description = Description {
             kind: Kind::Kvm,
             kernel: "6".into(),
+            guest_kernel: "6".into(),
             accelerator: crate::accelerator::Accelerator::Tcg,
             guests: 2,
             port: 1,

@@ -1,16 +1,16 @@
 //! Whether hardware virtualization really works on this machine: else software does its work.
 
-use crate::accelerator::{Accelerator, QEMU};
+use crate::accelerator::Accelerator;
 use crate::cache::{Cache, Recipe};
+use crate::emulator::QEMU;
 use crate::error::{At, Error, Result};
 use crate::images::Images;
-use crate::process::{Identity, run, start_daemon};
+use crate::process::{Identity, start_daemon};
 use crate::progress::{Progress, step};
 use xweave_interrupt as interrupt;
 
 use crate::initrd;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A stock kernel is up within two seconds on hardware; one that takes longer is not usable.
@@ -22,7 +22,6 @@ impl Accelerator {
     /// That a machine has `/dev/kvm` proves nothing: some can open it and cannot run a stock kernel.
     /// The answer is kept until the machine is rebooted or kernel or QEMU change.
     pub fn detect(cache: &Cache, images: &Images, progress: Progress<'_>) -> Result<Self> {
-        let version = run(Command::new(QEMU).arg("--version"), "looking up QEMU's version")?;
         if !Path::new("/dev/kvm").exists() {
             return Ok(Self::Tcg);
         }
@@ -30,8 +29,8 @@ impl Accelerator {
         // SAFETY: geteuid takes nothing and cannot fail.
         let user = unsafe { libc::geteuid() };
         let key = Recipe::default()
-            .with("qemu", version)
-            .with("kernel", &images.kernel.version)
+            .with("qemu", &images.emulator.version)
+            .with("kernel", &images.kernel.kernel.version)
             .with("probe", initrd::probe_ingredients())
             .with("user", user.to_string())
             .key();
@@ -69,7 +68,7 @@ fn forget_other_boots(cache: &Cache, keep: &str) {
 
 fn probe(images: &Images, work: &Path) -> Result<Accelerator> {
     let (log, console, pid) = (work.join("qemu.log"), work.join("console.log"), work.join("qemu.pid"));
-    let mut command = Command::new(QEMU);
+    let mut command = images.emulator.command();
     command.args(Accelerator::Kvm.arguments(2)).args(Accelerator::Kvm.nesting_processor());
     command.args([
         "-smp",
@@ -83,7 +82,7 @@ fn probe(images: &Images, work: &Path) -> Result<Accelerator> {
         "-no-reboot",
     ]);
     command.arg("-serial").arg(format!("file:{}", console.display()));
-    command.arg("-kernel").arg(&images.vmlinuz).arg("-initrd").arg(&images.probe_initrd);
+    command.arg("-kernel").arg(&images.kernel.vmlinuz).arg("-initrd").arg(&images.probe_initrd);
     command.args(["-append", "console=ttyS0 quiet panic=-1"]);
     let begun = Instant::now();
     let mut child = start_daemon(&mut command, &log, &pid)?;

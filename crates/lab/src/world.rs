@@ -1,11 +1,12 @@
 //! Worlds: an emulated host with its guests, brought up, used and ended.
 
-use crate::accelerator::{Accelerator, QEMU};
+use crate::accelerator::Accelerator;
 use crate::cache::Cache;
+use crate::emulator::QEMU;
 use crate::error::{At, Error, Result};
 use crate::exec::client::{Address, ExecChild};
 use crate::exec::protocol::{Alive, Command, PORT};
-use crate::images::Images;
+use crate::images::{Choice, Images};
 use crate::initrd;
 use crate::kind::{Boot, GUESTS, HYPERVISOR, KERNEL, Kind, Qemu};
 use crate::process::{Identity, last_lines, random_hex, start_daemon};
@@ -42,8 +43,10 @@ pub struct Options {
     pub name: String,
     /// Guests, 0 to 16.
     pub guests: u32,
-    /// The kernel series of all domains: `6.12`, `6.1`.
+    /// The kernel series of all domains, as `6.12`, or `newest`.
     pub kernel: String,
+    /// That of the guests, if it is another one.
+    pub guest_kernel: Option<String>,
     /// Which QEMU runs the guests of a KVM host.
     pub qemu: Qemu,
     /// The static program that runs in the domains: it serves `lab exec` and is the agent.
@@ -67,6 +70,7 @@ impl Options {
             name: kind.name().into(),
             guests: GUESTS,
             kernel: "6.12".into(),
+            guest_kernel: None,
             qemu: Qemu::Release,
             xweave,
             timeout: Duration::from_secs(300),
@@ -74,6 +78,15 @@ impl Options {
             processors: None,
             steady: false,
         })
+    }
+
+    fn choice(&self) -> Choice<'_> {
+        Choice {
+            kind: self.kind,
+            qemu: self.qemu,
+            kernel: &self.kernel,
+            guest_kernel: self.guest_kernel.as_deref(),
+        }
     }
 }
 
@@ -184,7 +197,7 @@ impl World {
     fn start(options: &Options, folder: &Folder, progress: Progress<'_>) -> Result<Self> {
         let program = initrd::program(&options.xweave)?;
         let cache = Cache::open()?;
-        let images = Images::ensure(&cache, options.kind, options.qemu, &options.kernel, progress)?;
+        let images = Images::ensure(&cache, options.choice(), progress)?;
         let accelerator = match options.steady {
             true => Accelerator::Tcg,
             false => Accelerator::detect(&cache, &images, progress)?,
@@ -198,7 +211,7 @@ impl World {
         let base = fs::read(&images.host_initrd).at("read", &images.host_initrd)?;
         initrd::write(&folder.initrd_file(), &[&base, &own])?;
         drop((program, own, base));
-        folder.link(KERNEL, &images.vmlinuz)?;
+        folder.link(KERNEL, &images.kernel.vmlinuz)?;
         if let Some(hypervisor) = &images.hypervisor {
             folder.link(HYPERVISOR, hypervisor)?;
         }
@@ -208,7 +221,8 @@ impl World {
             folder: folder.clone(),
             description: Description {
                 kind: options.kind,
-                kernel: images.kernel.release().to_owned(),
+                kernel: images.kernel.kernel.release().to_owned(),
+                guest_kernel: images.guest_kernel.kernel.release().to_owned(),
                 accelerator,
                 guests: options.guests,
                 port: 0,
@@ -282,7 +296,7 @@ impl World {
     fn qemu(&self, images: &Images, options: &Options) -> process::Command {
         let description = &self.description;
         let drive = |path: &Path, mode: &str| format!("file={},format=raw,if=virtio,{mode}", quoted(path));
-        let mut command = process::Command::new(QEMU);
+        let mut command = images.emulator.command();
         command.arg("-name").arg(format!("xweave-lab-{}", self.name));
         command.current_dir(&self.folder.0);
         let processors = options.processors.unwrap_or_else(|| description.accelerator.processors());
@@ -302,7 +316,7 @@ impl World {
         command.args(["-d", "cpu_reset", "-D"]).arg(self.folder.reset_log());
         // What the host writes goes to a file without a name that ends with QEMU: the image stays as it is.
         command.arg("-drive").arg(drive(&images.root, "snapshot=on,cache=unsafe"));
-        command.arg("-drive").arg(drive(&images.modules, "readonly=on"));
+        command.arg("-drive").arg(drive(&images.kernel.modules_image(), "readonly=on"));
         command.arg("-netdev").arg(format!(
             "user,id=lab,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:{}-10.0.2.15:{PORT}",
             description.port

@@ -69,7 +69,7 @@ impl Lab {
             .flatten()
             .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
             .map(|data| text(&data))
-            .filter(|line| line.starts_with("qemu") && line.contains(&wanted))
+            .filter(|line| line.contains("qemu-system") && line.contains(&wanted))
             .collect()
     }
 

@@ -1,7 +1,7 @@
 //! A KVM host: its own kernel is the hypervisor, QEMU runs the guests.
 
 use super::{Boot, INITRD, KERNEL, Spec};
-use crate::packages::Flavour;
+use crate::kernel::Flavour;
 use std::process::Command;
 
 pub const SPEC: Spec = Spec {

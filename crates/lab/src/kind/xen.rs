@@ -3,7 +3,7 @@
 
 use super::{Boot, HYPERVISOR, INITRD, KERNEL, Spec};
 use crate::accelerator::Accelerator;
-use crate::packages::Flavour;
+use crate::kernel::Flavour;
 use std::process::Command;
 
 pub const SPEC: Spec = Spec {
