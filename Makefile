@@ -13,7 +13,7 @@ BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 .PHONY: help setup build page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
 
 help:
-	@echo 'make demo      set up, build, and follow packets between two virtual machines'
+	@echo 'make demo      set up, build, and follow packets between two virtual machines (KERNEL=6.12; 6.1, 7.3)'
 	@echo 'make test      set up, build, and run all tests, those in the lab included (LAB=no leaves the lab out)'
 	@echo 'make build     build target/release/xweave: one static program'
 	@echo 'make page      build the program of the HTML page (web/) anew: only where it changed; needs Node'
@@ -45,7 +45,7 @@ page-test: build
 	@scripts/page-test $(XWEAVE)
 
 demo: build
-	@scripts/demo $(XWEAVE)
+	@scripts/demo $(XWEAVE) $(KERNEL)
 
 test: build
 	@scripts/test $(XWEAVE) $(KERNELS)

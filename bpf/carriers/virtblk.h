@@ -11,6 +11,19 @@
 
 extern const void vmemmap_base __ksym;
 
+/* How far into a bio's current part it has come: include/linux/bvec.h, renamed in 7.3. */
+struct bvec_iter___renamed {
+	unsigned int bi_offset;
+	unsigned int bi_bvec_done;
+} __attribute__((preserve_access_index));
+
+static __always_inline u32 xw_bio_part_done(struct bio *bio)
+{
+	struct bvec_iter___renamed *iter = (void *)&bio->bi_iter;
+
+	return bpf_core_field_exists(iter->bi_offset) ? READ(iter->bi_offset) : READ(iter->bi_bvec_done);
+}
+
 /* The physical address of the first byte of a request's data; 0 if it has none, or there is no request. */
 static __noinline u64 request_address(struct request *rq)
 {
@@ -23,7 +36,7 @@ static __noinline u64 request_address(struct request *rq)
 	part = (void *)part + READ(bio->bi_iter.bi_idx) * bpf_core_type_size(struct bio_vec);
 	bpf_probe_read_kernel(&pages, sizeof(pages), &vmemmap_base);
 	return (((u64)READ(part->bv_page) - pages) / bpf_core_type_size(struct page) << 12) +
-	       READ(part->bv_offset) + READ(bio->bi_iter.bi_bvec_done);
+	       READ(part->bv_offset) + xw_bio_part_done(bio);
 }
 
 /* The guest's side: the data of a request that it puts onto the ring; the device is told which flow that is. */

@@ -186,7 +186,10 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
             }
             Pointcut::WithinFunction(names) => {
                 let function = whole(self.tables.name(function));
-                Some(self.any(names, |name| xweave_text::matches(&name.pattern, function)))
+                let is_named = |name: &FunctionName| {
+                    name.patterns().any(|pattern| xweave_text::matches(pattern, function))
+                };
+                Some(self.any(names, is_named))
             }
             Pointcut::WithinFile(names) => {
                 let file = self.tables.file(function);

@@ -126,14 +126,24 @@ impl<'a> Parser<'a> {
 
     fn function_name(&mut self) -> Parsed<FunctionName> {
         let word = self.word("a function's name")?;
+        let mut alternatives = Vec::new();
+        while self.accept("|") {
+            let other = self.word("another name of the function")?;
+            if let Some(pattern) = [word, other].into_iter().find(|word| word.text.contains('%')) {
+                let message = "a name with alternatives is one function's: `%` cannot be in it";
+                return Err(SyntaxError::new(pattern.span, message));
+            }
+            alternatives.push(other.text.to_owned());
+        }
         let (domain, optional) = self.domain(true)?;
-        Ok(FunctionName { pattern: word.text.to_owned(), domain, optional, span: word.span })
+        Ok(FunctionName { pattern: word.text.to_owned(), alternatives, domain, optional, span: word.span })
     }
 
     fn path(&mut self) -> Parsed<FunctionName> {
         let path = self.run("a path, or the end of one", |c| is_path(c) || c == '%')?;
         let (domain, _) = self.domain(false)?;
-        Ok(FunctionName { pattern: path.text.to_owned(), domain, optional: false, span: path.span })
+        let pattern = path.text.to_owned();
+        Ok(FunctionName { pattern, alternatives: Vec::new(), domain, optional: false, span: path.span })
     }
 
     fn word(&mut self, what: &str) -> Parsed<Lexeme<'a>> {

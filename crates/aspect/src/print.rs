@@ -412,7 +412,8 @@ impl fmt::Display for At<'_> {
 
 impl fmt::Display for FunctionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.pattern, At(self.domain.as_ref(), self.optional))
+        let names: Vec<_> = self.patterns().collect();
+        write!(f, "{}{}", names.join(" | "), At(self.domain.as_ref(), self.optional))
     }
 }
 

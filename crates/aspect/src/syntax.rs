@@ -378,6 +378,8 @@ impl Pointcut {
 pub struct FunctionName {
     /// The name; `%` stands for any characters.
     pub pattern: String,
+    /// What it is called on other kernels: the first that a kernel has is meant where it has no function `pattern`.
+    pub alternatives: Vec<String>,
     /// The name or role of the domains that are meant; all if none.
     pub domain: Option<Ident>,
     /// Whether a kernel may lack it.
@@ -387,6 +389,11 @@ pub struct FunctionName {
 }
 
 impl FunctionName {
+    /// The name and its alternatives, in the order in which a kernel is asked for them.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        [&self.pattern].into_iter().chain(&self.alternatives).map(String::as_str)
+    }
+
     /// The pattern of a path: there `...` stands for any characters as well.
     pub fn path(&self) -> String {
         self.pattern.replace("...", "%")

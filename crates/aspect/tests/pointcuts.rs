@@ -32,6 +32,21 @@ fn tracepoints_and_programs_may_be_lacking() {
 }
 
 #[test]
+fn function_may_have_other_names_on_other_kernels() {
+    let Pointcut::Execution(names) = only("execution(a | b|c@host?, d)") else { panic!() };
+    assert_eq!(names[0].patterns().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(names[0].domain.as_ref().map(|of| of.text.as_str()), Some("host"));
+    assert!(names[0].optional && !names[1].optional);
+    assert_eq!(names[0].to_string(), "a | b | c@host?");
+    assert_eq!(names[1].patterns().count(), 1);
+    for wrong in ["execution(a | b%)", "execution(tcp_% | b)", "execution(a |)", "execution(a || b)"] {
+        let text = format!("advice x {wrong} {{ }}");
+        let source = xweave_aspect::Source { name: "x".into(), text };
+        assert!(xweave_aspect::parse(vec![source]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn what_narrows_has_names_like_execution() {
     let within = "within_file(drivers/.../netfront.c@linuxU, net/%)@vm1 AND within_function(tcp_%@host, a?)";
     let Pointcut::And(parts) = only(&format!("access(a.b) AND {within}")) else { panic!() };

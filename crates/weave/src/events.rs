@@ -124,6 +124,8 @@ struct Probe {
     hook: Hook,
     /// The function's or tracepoint's name, if it is not the program's.
     place: Option<&'static str>,
+    /// What the function is called on kernels that have none of that name.
+    renamed: Option<&'static str>,
     /// Whether nothing is missing where a kernel lacks it: the same is done, or seen, elsewhere, or what it belongs to is
     /// missing as well.
     replaced: bool,
@@ -132,13 +134,19 @@ struct Probe {
 }
 
 const fn probe(group: Group, hook: Hook, kind: Kind, program: &'static str) -> Probe {
-    Probe { group, kind, program, hook, place: None, replaced: false, unless: None }
+    Probe { group, kind, program, hook, place: None, renamed: None, replaced: false, unless: None }
 }
 
 impl Probe {
     /// At a function that is not called as the program.
     const fn at(mut self, place: &'static str) -> Self {
         self.place = Some(place);
+        self
+    }
+
+    /// At that function where a kernel has none of the first name.
+    const fn or(mut self, renamed: &'static str) -> Self {
+        self.renamed = Some(renamed);
         self
     }
 
@@ -229,10 +237,14 @@ const PROBES: [Probe; 90] = {
             .at("unix_stream_splice_read")
             .replaced(),
         probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
-        probe(Net, Entry, Kind::PipeWrite, "pipe_write"),
-        probe(Net, Return, Kind::PipeFull, "pipe_write_end").at("pipe_write").replaced(),
-        probe(Net, Entry, Kind::PipeRead, "pipe_read_begin").at("pipe_read").replaced(),
-        probe(Net, Return, Kind::PipeRead, "pipe_read"),
+        // From 6.15 on, FIFOs have functions of their own, which call those of pipes.
+        probe(Net, Entry, Kind::PipeWrite, "pipe_write").or("anon_pipe_write"),
+        probe(Net, Return, Kind::PipeFull, "pipe_write_end")
+            .at("pipe_write")
+            .or("anon_pipe_write")
+            .replaced(),
+        probe(Net, Entry, Kind::PipeRead, "pipe_read_begin").at("pipe_read").or("anon_pipe_read").replaced(),
+        probe(Net, Return, Kind::PipeRead, "pipe_read").or("anon_pipe_read"),
         probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
         probe(Net, Entry, Kind::Socket, "tcp_connect"),
         probe(Net, Entry, Kind::Accept, "security_sock_graft").replaced(),
@@ -335,7 +347,8 @@ fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
     if probe.hook == Hook::Tracepoint {
         return kernel.tracepoint(name).ok_or_else(|| "the kernel has no such tracepoint".to_owned());
     }
-    let function = kernel.function(name).ok_or("the kernel has no such function")?;
+    let renamed = || probe.renamed.and_then(|name| kernel.function(name));
+    let function = kernel.function(name).or_else(renamed).ok_or("the kernel has no such function")?;
     let slots = kernel.argument_slots(&function);
     match slots {
         Some(slots) if slots <= kernel.max_arguments() => Ok(function),

@@ -108,6 +108,11 @@ pub(crate) fn means(peers: &[Peer], wanted: Option<&Ident>, domain: &str, role: 
     }
 }
 
+/// Whether a function is one that a name in a pointcut may mean.
+fn is_named(name: &FunctionName, function: &str) -> bool {
+    name.patterns().any(|pattern| matches(pattern, function))
+}
+
 /// What all items of a domain have in common.
 struct Resolver<'a> {
     aspects: &'a Aspects,
@@ -208,13 +213,13 @@ impl<'a> Resolver<'a> {
         Some(match (&at.at, atom) {
             (_, Pointcut::Xflow(_) | Pointcut::If(_) | Pointcut::Pid(..) | Pointcut::Comm(_)) => return None,
             (At::Function { function: of, .. }, Pointcut::Execution(names)) => {
-                returns == after && any(names, &|name| matches(&name.pattern, &of.name))
+                returns == after && any(names, &|name| is_named(name, &of.name))
             }
             (At::Function { function: of, .. }, Pointcut::Returning(names)) => {
-                returns && any(names, &|name| matches(&name.pattern, &of.name))
+                returns && any(names, &|name| is_named(name, &of.name))
             }
             (At::Function { function: of, .. }, Pointcut::WithinFunction(names)) => {
-                any(names, &|name| matches(&name.pattern, &of.name))
+                any(names, &|name| is_named(name, &of.name))
             }
             (At::Function { function: of, .. }, Pointcut::WithinFile(names)) => {
                 let file = instruction::file_of(self.domain.code, &of.name, of.module.as_deref());

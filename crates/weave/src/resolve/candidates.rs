@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use xweave_access::{Named, unknown_names};
 use xweave_aspect::syntax::FunctionName;
 use xweave_aspect::{Diagnostic, module_of};
-use xweave_code::Function;
+use xweave_code::{Function, Kernel};
 use xweave_wire::plan::Hook;
 
 use super::{Resolver, Work};
@@ -50,7 +50,7 @@ impl<'a> Resolver<'a> {
         };
         match anchor {
             Anchor::Function(name, returns) => {
-                let functions = kernel.functions(&name.pattern);
+                let functions = functions_named(kernel, name);
                 if functions.is_empty() && !name.optional && !name.pattern.contains('%') {
                     return work.draft.diagnostics.push(self.unknown(name));
                 }
@@ -142,7 +142,7 @@ impl<'a> Resolver<'a> {
             Anchor::Access(_) => return self.unknown_name(item, |what| *what == Named::Function),
             _ => return None,
         };
-        if !kernel.functions(&name.pattern).is_empty() {
+        if !functions_named(kernel, name).is_empty() {
             return None;
         }
         let message = format!(
@@ -157,16 +157,18 @@ impl<'a> Resolver<'a> {
 
     fn unknown(&self, name: &FunctionName) -> Diagnostic {
         let (domain, kernel) = (self.domain, self.domain.kernel);
-        let clones = instruction::clones(domain.code, &name.pattern);
+        let clones: Vec<_> =
+            name.patterns().flat_map(|pattern| instruction::clones(domain.code, pattern)).collect();
         let unloaded = module_of(&name.pattern).filter(|module| !kernel.has_module(module.name));
         let why = match (unloaded, clones.len()) {
             (Some(module), 0) => format!("; it is in module `{}`, which is not loaded", module.name),
             (None, 0) => "; inlined or renamed, or in a module that is not loaded?".to_owned(),
             _ => format!(": the compiler made {} of it, with other arguments", quoted(&clones)),
         };
+        let names: Vec<_> = name.patterns().map(|pattern| format!("`{pattern}`")).collect();
         let message = format!(
-            "no function `{}` in the type information (BTF) of domain `{}`, kernel {}{why}",
-            name.pattern,
+            "no function {} in the type information (BTF) of domain `{}`, kernel {}{why}",
+            names.join(" or "),
             domain.name,
             kernel.release()
         );
@@ -196,6 +198,13 @@ impl<'a> Resolver<'a> {
             _ => error.with_help(format!("there is {}", quoted(&unknown.near))),
         })
     }
+}
+
+/// The functions that a name means in a kernel: those that its pattern matches, or those of its first alternative that
+/// the kernel has.
+fn functions_named(kernel: &Kernel, name: &FunctionName) -> Vec<Function> {
+    let found = name.patterns().map(|pattern| kernel.functions(pattern));
+    found.into_iter().find(|functions| !functions.is_empty()).unwrap_or_default()
 }
 
 fn quoted(names: &[String]) -> String {
