@@ -22,6 +22,7 @@ const LANDMARKS: &[(&str, Landmark)] = &[
     ("ip_output", Landmark::Stack),
     // vhost-net, and the tap device that it writes to.
     ("vhost_get_vq_desc", Landmark::Named("vhost and tap")),
+    ("vhost_get_vq_desc_n", Landmark::Named("vhost and tap")),
     ("tun_get_user", Landmark::Named("vhost and tap")),
     ("tun_net_xmit", Landmark::Queue("tap")),
     // Xen's back end.
