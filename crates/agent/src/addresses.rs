@@ -19,6 +19,8 @@ pub(crate) struct Addresses<'p> {
     named: HashMap<&'p str, Vec<u64>>,
     /// What the compiler made of them besides, by name and module.
     clones: HashMap<(&'p str, Option<&'p str>), Vec<String>>,
+    /// Whether the kernel shows addresses of symbols.
+    shown: bool,
 }
 
 impl<'p> Addresses<'p> {
@@ -27,7 +29,7 @@ impl<'p> Addresses<'p> {
         Self::among(plan, &fs::read_to_string("/proc/kallsyms").unwrap_or_default())
     }
 
-    fn among(plan: &'p Plan, symbols: &str) -> Self {
+    pub(crate) fn among(plan: &'p Plan, symbols: &str) -> Self {
         Self::wanted(sites(plan).filter_map(|(program, site)| symbol(program, site)).collect(), symbols)
     }
 
@@ -41,8 +43,10 @@ impl<'p> Addresses<'p> {
         let mut named: HashMap<&str, Vec<u64>> = wanted.iter().map(|(name, _)| (*name, Vec::new())).collect();
         let places: HashMap<_, usize> = wanted.iter().copied().zip(0..).collect();
         let mut known = vec![Vec::new(); wanted.len()];
+        let mut shown = false;
         let mut clones: HashMap<_, Vec<String>> = HashMap::new();
         for (address, name, module) in functions(symbols) {
+            shown |= address != 0;
             if let Some(&place) = clone_of(name).and_then(|of| places.get(&(of, module))) {
                 clones.entry(wanted[place]).or_default().push(name.to_owned());
             }
@@ -56,7 +60,7 @@ impl<'p> Addresses<'p> {
             [address] => Some(address).filter(|address| *address != 0),
             _ => None,
         };
-        Self { found: wanted.iter().map(|symbol| (*symbol, alone(symbol))).collect(), named, clones }
+        Self { found: wanted.iter().map(|symbol| (*symbol, alone(symbol))).collect(), named, clones, shown }
     }
 
     /// Those of all functions with that name, in the kernel's image and in modules.
@@ -68,6 +72,19 @@ impl<'p> Addresses<'p> {
     pub(crate) fn site(&self, program: &PlanProgram, site: &PlanSite) -> Option<u64> {
         let function = symbol(program, site).and_then(|symbol| self.found.get(&symbol).copied().flatten());
         function.map(|function| function + u64::from(site.offset))
+    }
+
+    /// Whether a site's function has no symbol at all.
+    pub(crate) fn is_absent(&self, program: &PlanProgram, site: &PlanSite) -> bool {
+        self.shown
+            && symbol(program, site).is_some()
+            && program.hook != Hook::Instruction
+            && self.named.get(site.function.as_str()).is_some_and(Vec::is_empty)
+    }
+
+    /// What the compiler made of a site's function.
+    pub(crate) fn clones_of<'a>(&'a self, program: &PlanProgram, site: &'a PlanSite) -> &'a [String] {
+        symbol(program, site).and_then(|symbol| self.clones.get(&symbol)).map_or(&[], Vec::as_slice)
     }
 
     /// What the compiler made besides of the functions that the plan hooks: calls that go there are not seen.

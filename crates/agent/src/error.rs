@@ -30,6 +30,8 @@ pub(crate) enum Error {
         #[source]
         error: io::Error,
     },
+    #[error("could not hook {function} for {origin}: {reason}")]
+    Absent { origin: String, function: String, reason: String },
     #[error("none of the places of {origin} could be hooked; {place}: {reason}")]
     Nowhere { origin: String, place: String, reason: String },
     #[error("could not hook a program for {origin}: {source}")]
@@ -52,7 +54,9 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Refused { .. } | Error::Load { .. } => FailureKind::Verifier,
-            Error::Attach { .. } | Error::Nowhere { .. } | Error::Program { .. } => FailureKind::Attach,
+            Error::Attach { .. } | Error::Absent { .. } | Error::Nowhere { .. } | Error::Program { .. } => {
+                FailureKind::Attach
+            }
             Error::Cancelled => FailureKind::Cancelled,
             Error::Module(_) | Error::Running(_) | Error::Map(_) => FailureKind::Unsupported,
             Error::Plan(_) | Error::Copy(_) => FailureKind::Misuse,

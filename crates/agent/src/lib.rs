@@ -20,6 +20,7 @@
 //! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
 //! programs are `quiesce`d; `shared` is the memory in which guests tell their host what their buffers carry; `clock`, `facts` and `kvm` look at the machine, and [`command_line`] at what those of its virtual machines say.
 
+mod absent;
 mod addresses;
 mod affinity;
 mod alone;

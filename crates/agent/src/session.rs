@@ -20,6 +20,7 @@ use xweave_wire::{
 };
 
 use crate::{
+    absent::without_absent,
     addresses::Addresses,
     attach::Watch,
     background::Background,
@@ -325,8 +326,10 @@ impl Session {
             let addresses = Addresses::of(plan);
             tell_hooks(0, hooks);
             let watch = Watch { cancel: &self.cancel, tell: &tell_hooks };
-            let mut of_plan = Woven::weave(plan, &addresses, &watch)?;
-            told.skipped = std::mem::take(&mut of_plan.skipped);
+            let (hookable, absent) = without_absent(plan, &addresses)?;
+            let mut of_plan = Woven::weave(&hookable, &addresses, &watch)?;
+            told.skipped = absent;
+            told.skipped.append(&mut of_plan.skipped);
             modules.skip(&told.skipped);
             if let Some(gone) = modules.unloaded().first() {
                 return Err(unloaded(&gone.module));

@@ -2,7 +2,8 @@
 //! into its read-only data. A stripped kernel has no others.
 //!
 //! Nothing tells where its tables are, but they are told by their shape. They lie in this order, each
-//! at a multiple of 8 bytes, with offsets and base either after the rest or, in older kernels, before:
+//! at a multiple of 8 bytes (of 4 in newer kernels), with offsets and base either after the rest or, in older kernels,
+//! before:
 //!
 //! - `num_syms`, 32 bits;
 //! - `names`: for each symbol its length, then as many numbers of tokens, which together are a letter
@@ -34,6 +35,9 @@ const MIN_STEPS: usize = 1 << 20;
 
 const TOKENS: usize = 256;
 
+/// What the tables are aligned to, in bytes.
+const ALIGNMENTS: [usize; 2] = [8, 4];
+
 /// The symbols of the kernel in these sections, which are sorted; none if they hold no kernel.
 pub(super) fn read(sections: &[Section]) -> Vec<Entry> {
     let is_code = |address: u64| section_at(sections, address).is_some_and(|section| section.executable);
@@ -52,11 +56,13 @@ fn find(data: &[u8], address: u64, is_code: &dyn Fn(u64) -> bool) -> Option<Vec<
     let mut from = 0;
     while let Some(found) = data.get(from..)?.windows(DIGITS.len()).position(|there| there == DIGITS) {
         let digits = from + found;
-        if let Some(tokens) = Tokens::read(data, digits)
-            && let Some(names) = Names::before(data, &tokens, &mut steps)
-            && let Some(entries) = entries(data, address, &tokens, &names, is_code)
-        {
-            return Some(entries);
+        for align in ALIGNMENTS {
+            if let Some(tokens) = Tokens::read(data, digits, align)
+                && let Some(names) = Names::before(data, &tokens, &mut steps)
+                && let Some(entries) = entries(data, address, &tokens, &names, is_code)
+            {
+                return Some(entries);
+            }
         }
         steps = steps.checked_sub(TOKENS)?;
         from = digits + 1;
@@ -74,17 +80,19 @@ struct Tokens<'a> {
     start: usize,
     /// After their index.
     end: usize,
+    /// What this table, and so all others, is aligned to.
+    align: usize,
 }
 
 impl<'a> Tokens<'a> {
     /// Those among which are the digits there: the index after them tells where they begin, and all
     /// must be where the index says.
-    fn read(data: &'a [u8], digits: usize) -> Option<Self> {
+    fn read(data: &'a [u8], digits: usize, align: usize) -> Option<Self> {
         let mut end = digits;
         for _ in usize::from(b'0')..TOKENS {
             end += text(data, end)?.len() + 1;
         }
-        let index_start = end.checked_next_multiple_of(8)?;
+        let index_start = end.checked_next_multiple_of(align)?;
         let index_end = index_start + 2 * TOKENS;
         let index: Vec<usize> = data
             .get(index_start..index_end)?
@@ -101,7 +109,7 @@ impl<'a> Tokens<'a> {
             next = at + text.len() + 1;
             texts.push(text);
         }
-        (start + next == end).then_some(Self { texts, start, end: index_end })
+        (start + next == end).then_some(Self { texts, start, end: index_end, align })
     }
 }
 
@@ -120,18 +128,18 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn before(data: &'a [u8], tokens: &Tokens, steps: &mut usize) -> Option<Self> {
-        let first = tokens.start.saturating_sub(MAX_NAMES);
-        let places = (first / 8..tokens.start / 8).rev().map(|at| at * 8);
+        let (first, align) = (tokens.start.saturating_sub(MAX_NAMES), tokens.align);
+        let places = (first / align..tokens.start / align).rev().map(|at| at * align);
         for start in places {
             *steps = steps.checked_sub(1)?;
             let Some(count) = word(data, start).and_then(|count| usize::try_from(count).ok()) else {
                 continue;
             };
-            // Each name is two bytes at least; and the number is followed by padding.
+            // Each name is two bytes at least; and the number, of four bytes, is followed by padding.
             let fits = count > 0 && count <= (tokens.start - start) / 2;
             if fits
-                && word(data, start + 4) == Some(0)
-                && let Some(names) = read_names(data, start + 8, count, tokens.start, steps)
+                && (align == 4 || word(data, start + 4) == Some(0))
+                && let Some(names) = read_names(data, start + align, count, tokens, steps)
             {
                 return Some(Self { start, names });
             }
@@ -140,15 +148,15 @@ impl<'a> Names<'a> {
     }
 }
 
-/// So many names from there on, if markers follow that agree, all before `end`.
+/// So many names from there on, if markers follow that agree, all before the tokens.
 fn read_names<'a>(
     data: &'a [u8],
     start: usize,
     count: usize,
-    end: usize,
+    tokens: &Tokens,
     steps: &mut usize,
 ) -> Option<Vec<&'a [u8]>> {
-    let data = data.get(..end)?;
+    let data = data.get(..tokens.start)?;
     let (mut names, mut markers) = (Vec::new(), Vec::new());
     let mut at = start;
     for nth in 0..count {
@@ -167,7 +175,7 @@ fn read_names<'a>(
         names.push(name);
         at += length;
     }
-    let at = at.checked_next_multiple_of(8)?;
+    let at = at.checked_next_multiple_of(tokens.align)?;
     let agree = markers.iter().enumerate().all(|(nth, marker)| word(data, at + 4 * nth) == Some(*marker));
     agree.then_some(names)
 }
@@ -181,7 +189,7 @@ fn entries(
 ) -> Option<Vec<Entry>> {
     let count = names.names.len();
     let size = (4 * count).checked_next_multiple_of(8)?;
-    let after = tokens.end.checked_next_multiple_of(8)?;
+    let after = tokens.end.checked_next_multiple_of(tokens.align)?;
     let mut budget = super::names::Names::of(data.len());
     let mut named = Vec::with_capacity(count);
     for name in &names.names {
@@ -247,13 +255,14 @@ mod tests {
         offsets_last: bool,
         percpu_at_zero: bool,
         without_base: bool,
+        align: usize,
     }
 
     /// Where the tables are.
     const ADDRESS: u64 = BASE + 0x20_0000;
 
-    fn pad(bytes: &mut Vec<u8>) {
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
+    fn pad(bytes: &mut Vec<u8>, align: usize) {
+        bytes.resize(bytes.len().next_multiple_of(align), 0);
     }
 
     fn symbols() -> Vec<(String, u64)> {
@@ -284,7 +293,7 @@ mod tests {
             };
             offsets.extend(offset.to_le_bytes());
         }
-        pad(&mut offsets);
+        pad(&mut offsets, 8);
         offsets.extend(BASE.to_le_bytes());
         let mut bytes = vec![0xaa; 64];
         if !layout.offsets_last && !layout.without_base {
@@ -292,10 +301,10 @@ mod tests {
         }
         bytes.extend(u32::try_from(symbols.len()).unwrap().to_le_bytes());
         for table in [&[][..], &names, &markers] {
-            pad(&mut bytes);
+            pad(&mut bytes, layout.align);
             bytes.extend(table);
         }
-        pad(&mut bytes);
+        pad(&mut bytes, layout.align);
         let (mut texts, mut index) = (Vec::new(), Vec::<u8>::new());
         for token in 0..=255u8 {
             index.extend(u16::try_from(texts.len()).unwrap().to_le_bytes());
@@ -304,7 +313,7 @@ mod tests {
         }
         for table in [texts, index] {
             bytes.extend(table);
-            pad(&mut bytes);
+            pad(&mut bytes, layout.align);
         }
         if layout.without_base {
             for (_, address) in symbols {
@@ -325,10 +334,15 @@ mod tests {
     #[test]
     fn tables_of_all_times() {
         let layouts = [(false, true), (true, true), (true, false), (false, false)];
-        let layout =
-            |(offsets_last, percpu_at_zero)| Layout { offsets_last, percpu_at_zero, without_base: false };
-        let without_base = Layout { offsets_last: true, percpu_at_zero: false, without_base: true };
-        for layout in layouts.map(layout).into_iter().chain([without_base]) {
+        let layout = |(offsets_last, percpu_at_zero)| Layout {
+            offsets_last,
+            percpu_at_zero,
+            without_base: false,
+            align: 8,
+        };
+        let without_base =
+            |align| Layout { offsets_last: true, percpu_at_zero: false, without_base: true, align };
+        for layout in layouts.map(layout).into_iter().chain(ALIGNMENTS.map(without_base)) {
             let mut symbols = symbols();
             if layout.percpu_at_zero {
                 symbols.insert(0, ("Acpu_number".to_owned(), 0x20));
@@ -344,8 +358,10 @@ mod tests {
 
     #[test]
     fn damaged_tables_are_none() {
-        let bytes =
-            tables(&symbols(), Layout { offsets_last: true, percpu_at_zero: true, without_base: false });
+        let bytes = tables(
+            &symbols(),
+            Layout { offsets_last: true, percpu_at_zero: true, without_base: false, align: 8 },
+        );
         for length in (0..bytes.len()).step_by(37) {
             assert!(found(&bytes[..length]).is_none(), "{length}");
         }
