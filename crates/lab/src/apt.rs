@@ -123,6 +123,9 @@ impl Apt {
                 ("Dir::State::lists", folder.join("lists")),
                 ("Dir::State::status", "/dev/null".into()),
                 ("Dir::Cache", folder.join("cache")),
+                // The machine may be told to keep none (container images are): then each question takes seconds.
+                ("Dir::Cache::pkgcache", "pkgcache.bin".into()),
+                ("Dir::Cache::srcpkgcache", "srcpkgcache.bin".into()),
                 ("Dir::Etc::sourcelist", folder.join("sources.list")),
                 ("Dir::Etc::sourceparts", "-".into()),
                 ("Dir::Etc::preferences", "/dev/null".into()),

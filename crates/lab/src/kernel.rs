@@ -9,6 +9,7 @@ use crate::sources::Sources;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -92,6 +93,9 @@ impl Kernel {
 
 const PREFIX: &str = "linux-image-";
 
+/// How the names of the packages with the image and the modules begin where `linux-image-RELEASE` has no files itself.
+const PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
+
 /// A kernel's files, unpacked from one package or several. They are shared and never written to.
 #[derive(Debug, Clone)]
 pub struct KernelFiles {
@@ -126,11 +130,26 @@ impl<'a> Kernels<'a> {
     /// The newest kernel of each series that any suite has, oldest first.
     pub fn newest_of_each_series(&self, flavour: Flavour, progress: Progress<'_>) -> Result<Vec<Kernel>> {
         self.refresh(OLD_FOR_NEWEST, progress)?;
-        let mut found: Vec<Kernel> = Vec::new();
-        for series in series(&self.names()?, flavour) {
-            found.extend(self.look_up(&series, flavour)?);
+        let offers = self.offers()?;
+        let all: String = offers.iter().map(|offer| offer.names.as_str()).collect();
+        let newest =
+            series(&all, flavour).into_iter().filter_map(|series| look_up(&offers, &series, flavour));
+        Ok(newest.filter(|kernel| self.is_whole(kernel)).collect())
+    }
+
+    /// Whether all of its files can be had: archives keep the names of some kernels longer than these.
+    fn is_whole(&self, kernel: &Kernel) -> bool {
+        let apt = self.apt(kernel);
+        let Ok(depends) = apt.control_field(&kernel.package, "Depends") else { return false };
+        parts(&depends, kernel).into_iter().all(|part| apt.version(part).is_ok())
+    }
+
+    /// The apt state that offers a kernel.
+    fn apt(&self, kernel: &Kernel) -> &Apt {
+        match (kernel.origin, &self.suites) {
+            (Origin::Suites, Some(suites)) => suites,
+            _ => &self.machine,
         }
-        Ok(found)
     }
 
     /// The newest kernel of a series (`6.12`, or a longer beginning of its version), or [`NEWEST`] of all.
@@ -147,15 +166,16 @@ impl<'a> Kernels<'a> {
             // Offline, the newest kernel of the lists that there are does as well.
             let _ = self.refresh(OLD_FOR_NEWEST, progress);
         }
-        if let Some(kernel) = self.look_up(series, flavour)? {
+        if let Some(kernel) = look_up(&self.offers()?, series, flavour) {
             return Ok(kernel);
         }
         // Without apt's lists, or offline: the newest kernel fetched before does as well.
         let refreshed = self.refresh(OLD, progress);
-        match refreshed.and_then(|()| self.look_up(series, flavour)) {
+        match refreshed.and_then(|()| Ok(look_up(&self.offers()?, series, flavour))) {
             Ok(Some(kernel)) => Ok(kernel),
             failed => newest_fetched(self.cache, series, flavour).ok_or_else(|| {
-                let known = self.names().map(|names| self::series(&names, flavour)).unwrap_or_default();
+                let known = self.newest_of_each_series(flavour, &|_| ()).unwrap_or_default();
+                let known: Vec<_> = known.iter().map(|kernel| series_of(kernel.release())).collect();
                 let missing = Error::NoKernel {
                     series: series.into(),
                     flavour: flavour.name(),
@@ -175,6 +195,27 @@ impl<'a> Kernels<'a> {
             })
         })?;
         KernelFiles::find(kernel, folder)
+    }
+
+    /// A folder with what `extract` makes of the kernel's files, which are not kept for it. The folder is made once, and
+    /// known by `kind`, a word.
+    pub fn extract(
+        &self,
+        kernel: &Kernel,
+        kind: &str,
+        progress: Progress<'_>,
+        extract: impl FnOnce(&KernelFiles, &Path) -> io::Result<()>,
+    ) -> Result<PathBuf> {
+        let waiting = || progress(Phase::Note("waiting for another xweave that is reading this kernel"));
+        self.cache.entry(kind, &kernel.key(), waiting, |work| {
+            step(progress, &format!("{kind} of kernel {} {}", kernel.release(), kernel.version), || {
+                let packages = work.join("packages");
+                fs::create_dir(&packages).at("create", &packages)?;
+                let files = self.download(kernel, &packages)?;
+                extract(&files, work).at("read", &files.folder)?;
+                fs::remove_dir_all(&packages).at("remove", &packages)
+            })
+        })
     }
 
     /// The kernel of a series with its files. If a package has gone from the archive since the lists were fetched, the
@@ -217,45 +258,17 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// Names of all kernel packages.
-    fn names(&self) -> Result<String> {
-        let mut names = self.machine.package_names(PREFIX)?;
-        if let Some(suites) = self.suites.as_ref().filter(|suites| suites.age_of_lists().is_some()) {
-            names += &suites.package_names(PREFIX)?;
-        }
-        Ok(names)
-    }
-
-    /// The newest kernel of a series that apt's lists have: of two suites with the same one, the machine's.
-    fn look_up(&self, series: &str, flavour: Flavour) -> Result<Option<Kernel>> {
+    /// What each apt state has.
+    fn offers(&self) -> Result<Vec<Offer<'_>>> {
         let suites = self.suites.as_ref().filter(|suites| suites.age_of_lists().is_some());
         let states = [(Origin::Machine, Some(&self.machine)), (Origin::Suites, suites)];
-        let mut best: Option<Kernel> = None;
-        for (origin, apt) in states {
-            let Some(apt) = apt else { continue };
-            let names = apt.package_names(PREFIX)?;
-            for package in newest_first(&names, series, flavour) {
-                // apt also lists names that it knows from dependencies only; those have no version.
-                let Ok(version) = apt.version(package) else { continue };
-                let found = Kernel { package: package.into(), version, origin };
-                if best.as_ref().is_none_or(|best| compare(best.release(), found.release()).is_lt()) {
-                    best = Some(found);
-                }
-                break;
-            }
-            // What the machine's release has of a series is the series' own; suites have rebuilds of it.
-            if best.is_some() && series != NEWEST {
-                break;
-            }
-        }
-        Ok(best)
+        let states = states.into_iter().filter_map(|(origin, apt)| Some((origin, apt?)));
+        states.map(|(origin, apt)| Ok(Offer { origin, apt, names: apt.package_names(PREFIX)? })).collect()
     }
 
-    fn unpack(&self, kernel: &Kernel, work: &Path) -> Result<()> {
-        let apt = match (kernel.origin, &self.suites) {
-            (Origin::Suites, Some(suites)) => suites,
-            _ => &self.machine,
-        };
+    /// Unpacks the kernel's packages into a folder.
+    fn download(&self, kernel: &Kernel, work: &Path) -> Result<KernelFiles> {
+        let apt = self.apt(kernel);
         apt.unpack(&kernel.package, &kernel.version, work)?;
         if !work.join("boot").exists() {
             // From 6.19 on the package is empty; its files are in others of the same release and version.
@@ -266,7 +279,11 @@ impl<'a> Kernels<'a> {
             // What is linked to is documentation.
             let _ = fs::remove_dir_all(work.join("usr/share"));
         }
-        let files = KernelFiles::find(kernel, work.to_owned())?;
+        KernelFiles::find(kernel, work.to_owned())
+    }
+
+    fn unpack(&self, kernel: &Kernel, work: &Path) -> Result<()> {
+        let files = self.download(kernel, work)?;
         // Debian runs depmod when a package is installed; this one never is.
         let base = files.modules.ancestors().nth(3).unwrap_or(work);
         run(Command::new("depmod").arg("-b").arg(base).arg(kernel.release()), "generating modules.dep")?;
@@ -330,10 +347,40 @@ fn make_image(files: &KernelFiles, work: &Path) -> Result<()> {
     run(&mut command, "making the modules image").map(|_| ())
 }
 
+/// An apt state, and the names of all kernel packages that it knows.
+struct Offer<'k> {
+    origin: Origin,
+    apt: &'k Apt,
+    names: String,
+}
+
+/// The newest kernel of a series: of two states with the same one, the first's.
+fn look_up(offers: &[Offer<'_>], series: &str, flavour: Flavour) -> Option<Kernel> {
+    let mut best: Option<Kernel> = None;
+    for Offer { origin, apt, names } in offers {
+        // apt also lists names that it knows from dependencies only; those have no version.
+        let found = newest_first(names, series, flavour).into_iter().find_map(|package| {
+            let version = apt.version(package).ok()?;
+            Some(Kernel { package: package.into(), version, origin: *origin })
+        });
+        if let Some(found) = found
+            && best.as_ref().is_none_or(|best| compare(best.release(), found.release()).is_lt())
+        {
+            best = Some(found);
+        }
+        // What the machine's release has of a series is the series' own; suites have rebuilds of it.
+        if best.is_some() && series != NEWEST {
+            break;
+        }
+    }
+    best
+}
+
 /// The packages that a kernel's package depends on for its files, of a `Depends` field.
 fn parts<'d>(depends: &'d str, kernel: &Kernel) -> Vec<&'d str> {
     let names = depends.split(',').filter_map(|alternatives| alternatives.split_whitespace().next());
-    names.filter(|name| name.starts_with("linux-") && name.ends_with(kernel.release())).collect()
+    let is_part = |name: &&str| PARTS.iter().any(|part| name.strip_prefix(part) == Some(kernel.release()));
+    names.filter(is_part).collect()
 }
 
 /// The newest kernel of a series in the cache.
@@ -384,13 +431,18 @@ fn series(names: &str, flavour: Flavour) -> Vec<String> {
     let mut all: Vec<String> = newest_first(names, NEWEST, flavour)
         .into_iter()
         .rev()
-        .filter_map(|name| {
-            let mut numbers = name.strip_prefix(PREFIX)?.split('.');
-            Some(format!("{}.{}", numbers.next()?, numbers.next().filter(|_| numbers.next().is_some())?))
-        })
+        .filter_map(|name| name.strip_prefix(PREFIX))
+        .filter(|release| has_two_numbers(release))
+        .map(|release| series_of(release).to_owned())
         .collect();
     all.dedup();
     all
+}
+
+/// `6.12` of `6.12.117+deb12-cloud-amd64`.
+pub fn series_of(release: &str) -> &str {
+    let end = release.match_indices('.').nth(1).map_or(release.len(), |(at, _)| at);
+    &release[..end]
 }
 
 /// Compares names with the numbers in them as numbers.
@@ -458,11 +510,7 @@ mod tests {
         let depends = "dracut | initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool, \
             linux-base-7.3.4+deb13-cloud-amd64 (= 7.3.4-1), linux-binary-7.3.4+deb13-cloud-amd64 (= 7.3.4-1), \
             linux-base (>= 4), linux-modules-7.3.4+deb13-cloud-amd64 (= 7.3.4-1)";
-        let expected = [
-            "linux-base-7.3.4+deb13-cloud-amd64",
-            "linux-binary-7.3.4+deb13-cloud-amd64",
-            "linux-modules-7.3.4+deb13-cloud-amd64",
-        ];
+        let expected = ["linux-binary-7.3.4+deb13-cloud-amd64", "linux-modules-7.3.4+deb13-cloud-amd64"];
         assert_eq!(parts(depends, &kernel), expected);
     }
 

@@ -47,7 +47,7 @@ pub use exec::guest::enter;
 pub use exec::protocol::{Command, PORT, Status};
 pub use exec::server::{Listen, serve};
 pub use images::{Choice, Images};
-pub use kernel::{Flavour, Kernel, KernelFiles, Kernels, NEWEST};
+pub use kernel::{Flavour, Kernel, KernelFiles, Kernels, NEWEST, series_of};
 pub use kind::{Kind, Qemu};
 pub use progress::{Phase, Progress};
 pub use runtime::{Description, State};
