@@ -266,7 +266,7 @@ impl Btf {
     }
 
     /// What is written there, whatever it is.
-    fn any_text(&self, offset: u32) -> &[u8] {
+    pub(crate) fn any_text(&self, offset: u32) -> &[u8] {
         // SAFETY: `raw` is loaded.
         let text = unsafe { sys::btf__str_by_offset(self.raw.as_ptr(), offset) };
         if text.is_null() {
@@ -310,7 +310,7 @@ impl Btf {
                     signed: encoding & sys::BTF_INT_SIGNED != 0,
                     boolean: encoding & sys::BTF_INT_BOOL != 0,
                     char: name == "char",
-                    long_long: self.any_text(header.name_off).starts_with(b"long long"),
+                    long_long: is_long_long(self.any_text(header.name_off)),
                 })
             }
             sys::BTF_KIND_PTR => Type::Pointer(size_or_type),
@@ -350,6 +350,11 @@ fn reason(error: io::Error) -> io::Error {
 
 fn pointer(btf: Option<&Btf>) -> *mut sys::btf {
     btf.map_or(std::ptr::null_mut(), |btf| btf.raw.as_ptr())
+}
+
+/// Whether this names an integer as wide as `long`, which is another type: `long long int`, `unsigned long long`.
+fn is_long_long(name: &[u8]) -> bool {
+    name.windows(9).any(|part| part == b"long long")
 }
 
 fn is_name(text: &str) -> bool {

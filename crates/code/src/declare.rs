@@ -42,6 +42,41 @@ enum Name {
     Typedef(String),
 }
 
+/// C declarations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declarations {
+    /// The C.
+    pub text: String,
+    /// Structures in it whose accesses are not relocatable, since the code names a bit-field of them: they are as in the
+    /// kernel that they are declared of, and wrong on others.
+    pub fixed: Vec<String>,
+}
+
+/// C declarations of the types of several kernels, as [`Kernel::declare`] makes them of one: each name is declared as in
+/// the first kernel that has it. Of each kernel there are the roots that are its own.
+pub fn declare(kernels: &[(&Kernel, &[TypeRef])], identifiers: &HashSet<&str>) -> Declarations {
+    let mut output = Output::default();
+    for (kernel, roots) in kernels {
+        let mut writer = Writer::new(kernel, identifiers, output);
+        writer.declare_named();
+        for root in *roots {
+            let resolved = kernel.resolve(*root);
+            if matches!(kernel.get(resolved), Type::Record(_)) {
+                writer.define_record(resolved, 0);
+            } else {
+                // What has no declaration cannot be declared by the caller either.
+                writer.declarator(*root, String::new(), 0);
+            }
+        }
+        output = writer.finish();
+    }
+    let mut text = String::new();
+    for (kind, name) in &output.forwards {
+        let _ = writeln!(text, "{} {name};", kind.word());
+    }
+    Declarations { text: text + &output.text, fixed: output.fixed }
+}
+
 impl Kernel {
     /// C declarations of the types that `roots` are or point to, of the typedefs and enumerators
     /// among `identifiers`, and of what these lead to over members among `identifiers`.
@@ -49,24 +84,13 @@ impl Kernel {
     /// A structure without members among `identifiers` still has its size. Where two structures have
     /// the same tag, the image's first one is meant.
     pub fn declare(&self, roots: &[TypeRef], identifiers: &HashSet<&str>) -> String {
-        let mut writer = Writer::new(self, identifiers);
-        writer.declare_named();
-        for root in roots {
-            let resolved = self.resolve(*root);
-            if matches!(self.get(resolved), Type::Record(_)) {
-                writer.define_record(resolved, 0);
-            } else {
-                // What has no declaration cannot be declared by the caller either.
-                writer.declarator(*root, String::new(), 0);
-            }
-        }
-        writer.finish()
+        declare(&[(self, roots)], identifiers).text
     }
 
     /// The C declaration of a variable of this type, that [`Kernel::declare`] with this type among
     /// the roots makes valid; none for a type that C cannot say, or that is not worth saying.
     pub fn variable(&self, of: TypeRef, name: &str) -> Option<String> {
-        Writer::new(self, &HashSet::new()).declarator(of, name.to_owned(), 0)
+        Writer::new(self, &HashSet::new(), Output::default()).declarator(of, name.to_owned(), 0)
     }
 
     /// In bytes; none for types without a size.
@@ -90,55 +114,62 @@ impl Kernel {
     }
 }
 
+/// What was written, of one kernel after the other.
+#[derive(Default)]
+struct Output {
+    text: String,
+    /// Declared before everything else.
+    forwards: BTreeSet<(RecordKind, String)>,
+    /// What has a definition, or (false) is being defined.
+    named: HashMap<Name, bool>,
+    /// Typedefs and enumerators among the identifiers that were declared.
+    identifiers: HashSet<String>,
+    /// How many bodies have been written: for names that nothing refers to, and as a limit.
+    bodies: usize,
+    /// See [`Declarations::fixed`].
+    fixed: Vec<String>,
+}
+
 struct Writer<'k, 'i> {
     kernel: &'k Kernel,
     identifiers: &'i HashSet<&'i str>,
     /// Of each enumeration, the enumerators to declare with it.
     enumerators: HashMap<TypeRef, Vec<(String, u64)>>,
-    /// What each name stands for; true when it has been written.
-    named: HashMap<Name, (TypeRef, bool)>,
-    /// Declared before everything else.
-    forwards: BTreeSet<(RecordKind, String)>,
     /// Pointed to: to be defined too, at the end.
     pointed: Vec<TypeRef>,
     /// Whether the code names a member of a record, once that is known.
     hit: HashMap<TypeRef, bool>,
-    /// How many bodies have been written: for names that nothing refers to, and as a limit.
-    counter: usize,
-    out: String,
+    output: Output,
 }
 
 impl<'k, 'i> Writer<'k, 'i> {
-    fn new(kernel: &'k Kernel, identifiers: &'i HashSet<&'i str>) -> Self {
+    fn new(kernel: &'k Kernel, identifiers: &'i HashSet<&'i str>, output: Output) -> Self {
         Self {
             kernel,
             identifiers,
             enumerators: HashMap::new(),
-            named: HashMap::new(),
-            forwards: BTreeSet::new(),
             pointed: Vec::new(),
             hit: HashMap::new(),
-            counter: 0,
-            out: String::new(),
+            output,
         }
     }
 
     /// Declares typedefs and enumerators that the code names.
     fn declare_named(&mut self) {
         let (mut typedefs, mut enums) = (Vec::new(), Vec::new());
-        let mut seen: HashSet<&str> = HashSet::new();
+        let seen = &mut self.output.identifiers;
         for at in self.kernel.all_ids() {
             match self.kernel.get(at) {
                 Type::Typedef(name, _) => {
                     let wanted = self.identifiers.contains(name) && !KNOWN.contains(&name);
-                    if wanted && seen.insert(name) {
+                    if wanted && seen.insert(name.to_owned()) {
                         typedefs.push(at);
                     }
                 }
                 Type::Enum(found) => {
                     let named = found.enumerators().filter(|(name, _)| self.identifiers.contains(name));
                     let new: Vec<_> = named
-                        .filter(|(name, _)| seen.insert(name))
+                        .filter(|(name, _)| seen.insert((*name).to_owned()))
                         .map(|(name, value)| (name.to_owned(), value))
                         .collect();
                     if !new.is_empty() {
@@ -154,7 +185,7 @@ impl<'k, 'i> Writer<'k, 'i> {
             if found.name.is_empty() {
                 // With a typedef it may come up again as a type; that one goes without the enumerators.
                 let body = self.enum_body(at, found);
-                let _ = writeln!(self.out, "enum {body};");
+                let _ = writeln!(self.output.text, "enum {body};");
                 self.enumerators.remove(&at);
             } else {
                 self.define_enum(at, found);
@@ -165,18 +196,14 @@ impl<'k, 'i> Writer<'k, 'i> {
         }
     }
 
-    fn finish(mut self) -> String {
+    fn finish(mut self) -> Output {
         let mut looked_at = HashSet::new();
         while let Some(at) = self.pointed.pop() {
             if looked_at.insert(at) {
                 self.define_record(at, 0);
             }
         }
-        let mut text = String::new();
-        for (kind, name) in &self.forwards {
-            let _ = writeln!(text, "{} {name};", kind.word());
-        }
-        text + &self.out
+        self.output
     }
 
     /// Whether the code names a member of this record. Those without names that it consists of nest no deeper
@@ -243,7 +270,7 @@ impl<'k, 'i> Writer<'k, 'i> {
 
     /// A structure or union defined where it is used.
     fn inline(&mut self, at: TypeRef, record: Record<'_>, inner: String, depth: usize) -> Option<String> {
-        if depth >= MAX_DEPTH || self.counter >= MAX_BODIES {
+        if depth >= MAX_DEPTH || self.output.bodies >= MAX_BODIES {
             return None;
         }
         let (body, attributes, _) = self.body(at, record, depth);
@@ -267,8 +294,8 @@ impl<'k, 'i> Writer<'k, 'i> {
                 None => Some(format!("void *{inner}")),
             };
         }
-        self.forwards.insert((kind, name.to_owned()));
-        self.pointed.push(self.definition(resolved).unwrap_or(resolved));
+        self.output.forwards.insert((kind, name.to_owned()));
+        self.pointed.push(self.kernel.definition(resolved).unwrap_or(resolved));
         Some(format!("{} {name} *{inner}", kind.word()))
     }
 
@@ -289,60 +316,51 @@ impl<'k, 'i> Writer<'k, 'i> {
         None
     }
 
-    /// The definition of a structure or union that is meant by its tag.
-    ///
-    /// A module may have a copy of one of the image's, or a declaration only.
-    fn definition(&self, at: TypeRef) -> Option<TypeRef> {
-        let (kind, name, size) = match self.kernel.get(at) {
-            Type::Record(record) => (record.kind, record.name, Some(record.size)),
-            Type::Forward(name, kind) => (kind, name, None),
-            _ => return None,
-        };
-        let first = self.kernel.record(kind, name)?;
-        let same =
-            matches!(self.kernel.get(first), Type::Record(of) if size.is_none_or(|size| size == of.size));
-        Some(if same { first } else { at })
-    }
-
-    /// Begins the definition of `name` as `at`. True if it is this one's to write; otherwise, whether
+    /// Begins the definition of `name`. True if it is this one's to write; otherwise, whether
     /// it is already there.
-    fn begin(&mut self, name: Name, at: TypeRef) -> Result<(), bool> {
-        match self.named.get(&name) {
-            Some((_, written)) => Err(*written),
+    fn begin(&mut self, name: Name) -> Result<(), bool> {
+        match self.output.named.get(&name) {
+            Some(written) => Err(*written),
             None => {
-                self.named.insert(name, (at, false));
+                self.output.named.insert(name, false);
                 Ok(())
             }
         }
     }
 
     fn written(&mut self, name: &Name) {
-        if let Some((_, written)) = self.named.get_mut(name) {
+        if let Some(written) = self.output.named.get_mut(name) {
             *written = true;
         }
     }
 
     /// False if it cannot be defined here: it contains itself, so it is no kernel's.
     fn define_record(&mut self, at: TypeRef, depth: usize) -> bool {
-        let Some(at) = self.definition(at) else { return false };
+        let Some(at) = self.kernel.definition(at) else { return false };
         let Type::Record(record) = self.kernel.get(at) else { return false };
         let name = Name::Tag(record.name.to_owned());
-        if let Err(written) = self.begin(name.clone(), at) {
+        if let Err(written) = self.begin(name.clone()) {
             return written;
         }
         let (body, attributes, relocatable) = self.body(at, record, depth);
-        let relocatable = if relocatable { ", preserve_access_index" } else { "" };
         let (kind, tag) = (record.kind.word(), record.name);
-        let _ = writeln!(self.out, "{kind} {tag} {{\n{body}}} __attribute__(({attributes}{relocatable}));");
+        if !relocatable {
+            self.output.fixed.push(format!("{kind} {tag}"));
+        }
+        let relocatable = if relocatable { ", preserve_access_index" } else { "" };
+        let _ = writeln!(
+            self.output.text,
+            "{kind} {tag} {{\n{body}}} __attribute__(({attributes}{relocatable}));"
+        );
         self.written(&name);
         true
     }
 
     fn define_enum(&mut self, at: TypeRef, found: Enum<'_>) {
         let name = Name::Tag(found.name.to_owned());
-        if self.begin(name.clone(), at).is_ok() {
+        if self.begin(name.clone()).is_ok() {
             let body = self.enum_body(at, found);
-            let _ = writeln!(self.out, "enum {} {body};", found.name);
+            let _ = writeln!(self.output.text, "enum {} {body};", found.name);
             self.written(&name);
         }
     }
@@ -350,13 +368,16 @@ impl<'k, 'i> Writer<'k, 'i> {
     fn define_typedef(&mut self, at: TypeRef, depth: usize) -> bool {
         let Type::Typedef(text, target) = self.kernel.get(at) else { return false };
         let name = Name::Typedef(text.to_owned());
-        if let Err(written) = self.begin(name.clone(), at) {
+        if let Err(written) = self.begin(name.clone()) {
             return written;
         }
         let target = self.kernel.related(at, target);
         let declaration = match self.kernel.get(self.kernel.resolve(target)) {
             Type::Record(record) if record.name.is_empty() && self.anonymous(at) == Some(at) => {
                 let (body, attributes, relocatable) = self.body(self.kernel.resolve(target), record, depth);
+                if !relocatable {
+                    self.output.fixed.push(text.to_owned());
+                }
                 let relocatable = if relocatable { ", preserve_access_index" } else { "" };
                 let kind = record.kind.word();
                 Some(format!("{kind} {{\n{body}}} __attribute__(({attributes}{relocatable})) {text}"))
@@ -369,14 +390,14 @@ impl<'k, 'i> Writer<'k, 'i> {
             _ => self.declarator(target, text.to_owned(), depth + 1),
         };
         let Some(declaration) = declaration else { return false };
-        let _ = writeln!(self.out, "typedef {declaration};");
+        let _ = writeln!(self.output.text, "typedef {declaration};");
         self.written(&name);
         true
     }
 
     /// `{ … }` with an enumerator that makes it as wide, and signed or not, as it is in the kernel.
     fn enum_body(&mut self, at: TypeRef, found: Enum<'_>) -> String {
-        self.counter += 1;
+        self.output.bodies += 1;
         let wide = match (found.size, found.signed) {
             (1, false) => "0xff",
             (1, true) => "-0x80",
@@ -387,7 +408,7 @@ impl<'k, 'i> Writer<'k, 'i> {
             (_, false) => "0",
             (_, true) => "-1",
         };
-        let mut body = format!("{{ xw_enum{} = {wide}", self.counter);
+        let mut body = format!("{{ xw_enum{} = {wide}", self.output.bodies);
         for (name, value) in self.enumerators.get(&at).into_iter().flatten() {
             if found.signed {
                 let _ = write!(body, ", {name} = {}", value.cast_signed());
@@ -401,8 +422,8 @@ impl<'k, 'i> Writer<'k, 'i> {
 
     /// The members, the attributes, and whether accesses may be relocated.
     fn body(&mut self, at: TypeRef, record: Record<'_>, depth: usize) -> (String, String, bool) {
-        self.counter += 1;
-        let mut layout = Layout::new(record, self.counter);
+        self.output.bodies += 1;
+        let mut layout = Layout::new(record, self.output.bodies);
         let mut relocatable = true;
         for member in record.members() {
             let type_ = self.kernel.related(at, member.type_);

@@ -1,6 +1,6 @@
 //! A kernel: the type information of its image and of its modules, and the functions in them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -12,6 +12,10 @@ use crate::image::Image;
 
 /// The running kernel's type information.
 const LIVE: &str = "/sys/kernel/btf";
+
+/// What tells that a kernel is 6.6 or later: an enumeration, and an enumerator that it has from then on.
+pub(crate) const ATTACH_TYPES: &str = "bpf_attach_type";
+pub(crate) const SINCE_6_6: &str = "BPF_TRACE_UPROBE_MULTI";
 
 /// Types that are made of types nest no deeper in any kernel; circles do.
 pub(crate) const MAX_DEPTH: usize = 32;
@@ -68,7 +72,7 @@ pub struct Kernel {
     records: HashMap<(RecordKind, String), TypeRef>,
     /// By tag: the first definition.
     enums: HashMap<String, TypeRef>,
-    /// Whether any enumerator is called `BPF_TRACE_UPROBE_MULTI`: see [`Kernel::max_arguments`].
+    /// Whether there is [`SINCE_6_6`]: see [`Kernel::max_arguments`].
     since_6_6: bool,
 }
 
@@ -179,9 +183,8 @@ impl Kernel {
                     self.records.entry((record.kind, record.name.to_owned())).or_insert(here);
                 }
                 Type::Enum(found) if !found.name.is_empty() => {
-                    if part == 0 && found.name == "bpf_attach_type" {
-                        self.since_6_6 |=
-                            found.enumerators().any(|(name, _)| name == "BPF_TRACE_UPROBE_MULTI");
+                    if part == 0 && found.name == ATTACH_TYPES {
+                        self.since_6_6 |= found.enumerators().any(|(name, _)| name == SINCE_6_6);
                     }
                     self.enums.entry(found.name.to_owned()).or_insert(here);
                 }
@@ -250,6 +253,42 @@ impl Kernel {
         let found = self.enums.get(name).map(|of| self.get(*of));
         let of = found.and_then(|found| if let Type::Enum(of) = found { Some(of) } else { None });
         of.into_iter().flat_map(|of| of.enumerators())
+    }
+
+    /// The value of an enumerator of any enumeration, also of one without a name: the first that has it.
+    pub fn enumerator(&self, name: &str) -> Option<u64> {
+        self.enumerators_among(&HashSet::from([name])).into_iter().next().map(|(_, value)| value)
+    }
+
+    /// The enumerators of all enumerations that have one of these names, with their values, by name.
+    pub fn enumerators_among(&self, names: &HashSet<&str>) -> Vec<(String, u64)> {
+        let mut found = BTreeMap::new();
+        for at in self.all_ids() {
+            let Type::Enum(of) = self.get(at) else { continue };
+            for (name, value) in of.enumerators().filter(|(name, _)| names.contains(name)) {
+                found.entry(name.to_owned()).or_insert(value);
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// The typedef with this name: the first.
+    pub(crate) fn typedef(&self, name: &str) -> Option<TypeRef> {
+        self.all_ids().find(|at| matches!(self.get(*at), Type::Typedef(known, _) if known == name))
+    }
+
+    /// The definition of a structure or union that is meant by its tag.
+    ///
+    /// A module may have a copy of one of the image's, or a declaration only.
+    pub(crate) fn definition(&self, at: TypeRef) -> Option<TypeRef> {
+        let (kind, name, size) = match self.get(at) {
+            Type::Record(record) => (record.kind, record.name, Some(record.size)),
+            Type::Forward(name, kind) => (kind, name, None),
+            _ => return None,
+        };
+        let first = self.record(kind, name)?;
+        let same = matches!(self.get(first), Type::Record(of) if size.is_none_or(|size| size == of.size));
+        Some(if same { first } else { at })
     }
 
     /// The type behind typedefs and qualifiers.

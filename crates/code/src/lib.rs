@@ -15,24 +15,28 @@
 //! ```
 //!
 //! Modules: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
-//! kernel together and finds functions in them, [`declare`] writes types as C, [`types`] has them as
+//! kernel together and finds functions in them, [`declare`] writes types as C, `prune` keeps the part of them that programs ask for (with `btf_builder`), [`types`] has them as
 //! tables that tell what lies at an offset, [`dwarf`] reads where variables of these types are.
-//! [`image`] loads machine code with its symbols, and knows nothing of the others; `clones` knows which symbols are
+//! [`bpf`] reads and changes compiled BPF objects, [`image`] loads machine code with its symbols, and knows nothing of the others; `clones` knows which symbols are
 //! functions that no type information tells of.
 
 pub mod abi;
+pub mod bpf;
 pub mod btf;
+mod btf_builder;
 mod clones;
 pub mod declare;
 pub mod dwarf;
 pub mod image;
 pub mod kernel;
+mod prune;
 pub mod register;
 mod spelling;
 pub mod types;
 
 pub use clones::{clone_of, is_part};
 pub use kernel::{Function, Kernel, Param, TypeRef};
+pub use prune::Kept;
 pub use register::Register;
 
 /// Why a kernel's type information, or a file's machine code, cannot be used.
