@@ -3,25 +3,27 @@
 CARGO   ?= cargo
 TRIPLE  := x86_64-unknown-linux-gnu
 XWEAVE  := target/release/xweave
-KERNELS ?= 6.12 6.1
+KERNELS ?= 7.3 6.12 6.1
 SECONDS ?= 60
 MINUTES ?= 60
 KERNEL  ?= 6.12
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
-.PHONY: help setup build page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
+.PHONY: help setup build kernels page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines (KERNEL=6.12; 6.1, 7.3)'
 	@echo 'make test      set up, build, and run all tests, those in the lab included (LAB=no leaves the lab out)'
 	@echo 'make build     build target/release/xweave: one static program'
+	@echo 'make kernels   fetch the type information of all kernels that the mirror has, and tell in docs/kernels.md what'
+	@echo '               works on which'
 	@echo 'make page      build the program of the HTML page (web/) anew: only where it changed; needs Node'
 	@echo 'make page-test the tests of that page in a browser; they need Node and Chromium'
 	@echo 'make lint      formatting, clippy, circles of files, figures without a command, documentation'
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make coverage  the same, with line coverage by crate'
-	@echo 'make lab-test  all tests in the lab, on each kernel; make test leaves some out (KERNELS="6.12 6.1")'
+	@echo 'make lab-test  all tests in the lab, on each kernel; make test leaves some out (KERNELS="7.3 6.12 6.1")'
 	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
 	@echo 'make soak      weave every function of a kernel under load, and find those that harm it'
 	@echo '               (MINUTES=60 KERNEL=6.12; goes on where it was; FRESH=1 begins anew; REPORT=1 only tells)'
@@ -36,6 +38,11 @@ build: setup
 	$(CARGO) build --release --package xweave-cli
 	@mkdir -p target/release
 	@cp -f target/$(TRIPLE)/release/xweave $(XWEAVE)
+
+# What is fetched is committed, and what the library is compiled for is among it: hence the two steps.
+kernels: setup
+	$(CARGO) run --quiet --release --package xweave-kernels -- fetch
+	$(CARGO) run --quiet --release --package xweave-kernels -- table
 
 # What is built is committed: make build needs no Node.
 page:

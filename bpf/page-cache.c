@@ -3,7 +3,7 @@
  * Of which files pages come into the page cache of this kernel, go, are written to, or move; and which files are renamed, or
  * given another size or time. A program of its own, not part of the prelude. Each file is told once, with its path, until its
  * mark is taken away.
- * mm/filemap.c, mm/migrate.c, mm/page-writeback.c, fs/attr.c, fs/dcache.c, Linux 6.1 to 6.12.
+ * mm/filemap.c, mm/migrate.c, mm/page-writeback.c, fs/attr.c, fs/dcache.c, Linux 6.1 to 7.3.
  */
 #include "types.h"
 #include <bpf/bpf_helpers.h>
@@ -53,9 +53,19 @@ struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
 	struct inode *d_inode;
+};
+
+/* Before Linux 7.2, and since. */
+struct dentry___named {
 	union {
 		struct hlist_node d_alias;
 	} d_u;
+};
+
+struct dentry___unnamed {
+	union {
+		struct hlist_node d_alias;
+	};
 };
 
 struct address_space {
@@ -143,7 +153,12 @@ static __always_inline u32 names(struct told *told, struct inode *inode)
 
 	if (!alias)
 		return 0;
-	dentry = (void *)alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+	if (bpf_core_field_exists(struct dentry___named, d_u.d_alias))
+		dentry = (void *)alias - bpf_core_field_offset(struct dentry___named, d_u.d_alias);
+	else if (bpf_core_field_exists(struct dentry___unnamed, d_alias))
+		dentry = (void *)alias - bpf_core_field_offset(struct dentry___unnamed, d_alias);
+	else
+		return 0;
 	for (u32 nth = 0; nth < DEEP; nth++) {
 		long read;
 

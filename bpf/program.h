@@ -28,6 +28,7 @@
  * first did, or the kernel did and no run of the spare is taken off that.
  */
 #define XW_RUN(cookie, if_nested, ...)                                                             \
+	XW_WITHOUT_PRIVATE_STACK();                                                                \
 	u32 xw_zero = 0, xw_first;                                                                 \
 	u64 xw_cookie;                                                                             \
 	int xw_slot;                                                                               \
@@ -54,6 +55,15 @@
 	}                                                                                          \
 	xw_guard_free(xw_guard_now, xw_slot);                                                      \
 	return 0
+
+/*
+ * A spare runs the code of its program (crates/agent/src/stand_in.rs) while that is running below it on the same CPU. So
+ * the two must not share a stack. From 6.13 on the kernel gives a program that uses much stack one for each CPU, since it
+ * never runs a program twice there (bpf_enable_priv_stack, kernel/bpf/verifier.c): the second run would overwrite the
+ * first's pointers, and the first write through them (seen on 7.3: the host's kernel died of it). Programs that make tail
+ * calls get none. This is one (BPF_FUNC_tail_call is 12) that is never reached; the verifier counts it, and removes it.
+ */
+#define XW_WITHOUT_PRIVATE_STACK() asm volatile("r0 = 0; if r0 == 0 goto +1; call 12" ::: "r0")
 
 #define XW_COOKIE bpf_get_attach_cookie(ctx)
 
@@ -241,6 +251,29 @@ static __always_inline bool xw_read_variables(u64 *ctx, u64 *words, u32 count, u
 	_Pragma("unroll") for (u32 i = 0; i < count; i++) words[i] = xw_variable(ctx, &all->at[i]);
 	return true;
 }
+
+/*
+ * Argument `nth` of what a program is given in `xw_context`. Which word of the context it is depends on the kernel: loads
+ * from behind XW_MARK, where no context has anything, are given their word when the object is made to fit one
+ * (crates/code/src/bpf/edit.rs). A load that the compiler did not make it may not change.
+ */
+#define XW_MARK 0x4000
+#define XW_ARGUMENT(nth)                                                                           \
+	({                                                                                         \
+		u64 xw_value;                                                                      \
+		asm("%0 = *(u64 *)(%1 + %2)" : "=r"(xw_value) : "r"(xw_context), "i"(XW_MARK + (nth) * 8)); \
+		xw_value;                                                                          \
+	})
+/* The same where the context is a copy on the program's stack, which has to have been written. */
+#define XW_SAVED_ARGUMENT(nth)                                                                     \
+	({                                                                                         \
+		u64 xw_value;                                                                      \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                              \
+			     : "=r"(xw_value)                                                      \
+			     : "r"(xw_context), "i"(XW_MARK + (nth) * 8)                           \
+			     : "memory");                                                          \
+		xw_value;                                                                          \
+	})
 
 /* Lets the verifier know what a pointer points to, so that members can be read through it. */
 extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;

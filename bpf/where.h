@@ -1,87 +1,156 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which frames are followed: the recording's `where`, asked at each place where frames begin.
+ * Which frames are followed: the recording's filter (--where), evaluated where frames begin.
  *
- * Weaving writes it as XW_WHERE(words), over the words of frame.h; and XW_WHERE_SOURCE, whether it looks at where a frame
- * comes from. Without a `where` every frame is followed, and nothing is read.
+ * The filter is data, so that an object serves any of them: tests of a frame's words (frame.h), each with the test to go
+ * on with when it holds and when it does not (crates/weave/src/selection.rs). Without a filter there are no tests, which
+ * the verifier knows: then every frame is followed, and nothing is read.
  */
 #ifndef XW_WHERE_H
 #define XW_WHERE_H
 
 #include "frame.h"
 
-#ifdef XW_WHERE
+/* How many tests a filter has at most, and the numbers that stand for its results instead of a further test. */
+#define XW_WHERE_TESTS 64
+#define XW_WHERE_ACCEPT 255
+#define XW_WHERE_REJECT 254
 
-/* A frame whose network header is at `at`; false while its headers are not all there, as before GRO or IP have pulled
+/* What a test asks. */
+enum xw_where_kind {
+	XW_WHERE_ETHER, /* the EtherType is `low` */
+	XW_WHERE_IP,    /* the protocol within IPv4 or IPv6 is `low` */
+	XW_WHERE_PORT,  /* a port of TCP or UDP is from `low` to `high` */
+	XW_WHERE_NET4,  /* an address, under the masks, is this: of IPv4 or ARP, */
+	XW_WHERE_NET6   /* of IPv6 */
+};
+
+/* Ends of a frame that a test of ports or addresses asks for. */
+#define XW_WHERE_SOURCE 1
+#define XW_WHERE_TARGET 2
+
+/* crates/weave/src/selection.rs */
+struct xw_where_test {
+	u64 net[2]; /* bytes as they are on the wire */
+	u64 masks[2];
+	u16 low, high;
+	u8 kind, ends;
+	u8 accept, reject; /* the test to go on with, or a result */
+};
+
+struct xw_where_filter {
+	u32 count; /* the last test is the first that is asked; 0: there is no filter */
+	u32 source; /* whether a test asks for a source address */
+	struct xw_where_test tests[XW_WHERE_TESTS];
+};
+
+const volatile struct xw_where_filter xw_where = {};
+
+#define XW_HAS_WHERE (xw_where.count != 0)
+
+struct xw_where_run {
+	u64 words[XW_FRAME_WORDS];
+	u64 at;
+};
+
+static __always_inline bool xw_where_is_port(const volatile struct xw_where_test *test, u64 *words)
+{
+	u16 from = words[XW_FRAME_PORTS] >> 16, to = words[XW_FRAME_PORTS];
+	u32 protocol = (u8)(words[XW_FRAME_WHAT] >> 8);
+
+	/* Fragments but the first have no ports. */
+	if ((u16)(words[XW_FRAME_WHAT] >> 16) == XW_ETH_ARP || (protocol != XW_TCP && protocol != XW_UDP) ||
+	    words[XW_FRAME_PORTS] >> 32 & 0x1fff)
+		return false;
+	return (test->ends & XW_WHERE_SOURCE && from >= test->low && from <= test->high) ||
+	       (test->ends & XW_WHERE_TARGET && to >= test->low && to <= test->high);
+}
+
+static __always_inline bool xw_where_is_net(const volatile struct xw_where_test *test, u64 *words)
+{
+	u64 *from = words + XW_FRAME_SOURCE, *to = words + XW_FRAME_TARGET;
+
+	return (test->ends & XW_WHERE_SOURCE && (from[0] & test->masks[0]) == test->net[0] &&
+		(from[1] & test->masks[1]) == test->net[1]) ||
+	       (test->ends & XW_WHERE_TARGET && (to[0] & test->masks[0]) == test->net[0] &&
+		(to[1] & test->masks[1]) == test->net[1]);
+}
+
+static __always_inline bool xw_where_holds(const volatile struct xw_where_test *test, u64 *words)
+{
+	u16 ether = words[XW_FRAME_WHAT] >> 16;
+
+	switch (test->kind) {
+	case XW_WHERE_ETHER:
+		return ether == test->low;
+	case XW_WHERE_IP:
+		return ether != XW_ETH_ARP && (u8)(words[XW_FRAME_WHAT] >> 8) == test->low;
+	case XW_WHERE_PORT:
+		return xw_where_is_port(test, words);
+	case XW_WHERE_NET4:
+		return (ether == XW_ETH_IPV4 || ether == XW_ETH_ARP) && xw_where_is_net(test, words);
+	case XW_WHERE_NET6:
+		return ether == XW_ETH_IPV6 && xw_where_is_net(test, words);
+	}
+	return false;
+}
+
+static long xw_where_step(u32 nth, struct xw_where_run *run)
+{
+	const volatile struct xw_where_test *test;
+	u64 at = run->at;
+
+	if (at >= XW_WHERE_TESTS)
+		return 1;
+	test = &xw_where.tests[at];
+	run->at = xw_where_holds(test, run->words) ? test->accept : test->reject;
+	return 0;
+}
+
+struct xw_where_words {
+	u64 at[XW_FRAME_WORDS];
+};
+
+/* Whether the filter accepts these words. Not static: the verifier goes through it once for each program. */
+__noinline int xw_where_accepts(struct xw_where_words *words)
+{
+	struct xw_where_run run = { .at = xw_where.count - 1 };
+
+	if (!words)
+		return false;
+	_Pragma("unroll") for (u32 i = 0; i < XW_FRAME_WORDS; i++) run.words[i] = words->at[i];
+	bpf_loop(XW_WHERE_TESTS, xw_where_step, &run, 0);
+	return run.at == XW_WHERE_ACCEPT;
+}
+
+/* A frame with this network header; false while its headers are not all there, as before GRO or IP have pulled
  * them out of a page: then it is asked again, further up. */
-#define frame_wanted(skb, at)                                                                      \
-	({                                                                                         \
-		u64 xw_words[XW_FRAME_WORDS];                                                      \
-		xw_frame((void *)(skb), (void *)(at), xw_words) && (XW_WHERE(xw_words));           \
-	})
+#define frame_wanted(skb, header)                                                                  \
+	(!XW_HAS_WHERE || ({                                                                       \
+		struct xw_where_words xw_words;                                                       \
+		xw_frame((void *)(skb), (void *)(header), xw_words.at) &&                         \
+			xw_where_accepts(&xw_words);                                                 \
+	}))
 
 /* What a socket call is about to send; `msg` says where to, if the socket is not connected (0: it is). */
 #define socket_wanted(sk, msg)                                                                     \
-	({                                                                                         \
-		u64 xw_words[XW_FRAME_WORDS];                                                      \
-		xw_socket_frame((void *)(sk), (void *)(msg), xw_words) && (XW_WHERE(xw_words));    \
-	})
+	(!XW_HAS_WHERE || ({                                                                       \
+		struct xw_where_words xw_words;                                                       \
+		xw_socket_frame((void *)(sk), (void *)(msg), xw_words.at) &&                      \
+			xw_where_accepts(&xw_words);                                                 \
+	}))
 
 /* What has just come off a receive queue of virtio-net: the first of the buffers that a frame is in. Where buffers are not
  * mergeable, the driver alone knows at which place in them: those are followed, whatever is in them. */
 #define virtio_net_wanted(vq, buffer, bytes)                                                       \
-	({                                                                                         \
-		u64 xw_words[XW_FRAME_WORDS], xw_features = xw_virtio_features((void *)(vq));      \
+	(!XW_HAS_WHERE || ({                                                                       \
+		struct xw_where_words xw_words;                                                       \
+		u64 xw_features = xw_virtio_features((void *)(vq));                                \
 		!(xw_features & XW_VIRTIO_NET_F_MRG_RXBUF) ||                                      \
 			(xw_virtio_net_frame(xw_features, (void *)(buffer), READ(*(bytes)),        \
-					     xw_words) &&                                          \
-			 (XW_WHERE(xw_words)));                                                    \
-	})
-
-#else
-
-#define frame_wanted(skb, at) true
-#define socket_wanted(sk, msg) true
-#define virtio_net_wanted(vq, buffer, bytes) true
-
-#endif
-
-/* What a filter asks of the words. */
-
-static __always_inline bool xw_is_ether(u64 *words, u16 type)
-{
-	return (u16)(words[XW_FRAME_WHAT] >> 16) == type;
-}
-
-static __always_inline bool xw_is_ip(u64 *words, u8 protocol)
-{
-	return !xw_is_ether(words, XW_ETH_ARP) && (u8)(words[XW_FRAME_WHAT] >> 8) == protocol;
-}
-
-/* A source port, or a target port, from `first` to `last`. Fragments but the first have none. */
-static __always_inline bool xw_is_port(u64 *words, bool source, bool target, u16 first, u16 last)
-{
-	u16 from = words[XW_FRAME_PORTS] >> 16, to = words[XW_FRAME_PORTS];
-
-	if (!(xw_is_ip(words, XW_TCP) || xw_is_ip(words, XW_UDP)) || words[XW_FRAME_PORTS] >> 32 & 0x1fff)
-		return false;
-	return (source && from >= first && from <= last) || (target && to >= first && to <= last);
-}
-
-/* An address of this net: bytes as they are on the wire, in two words. */
-static __always_inline bool xw_is_net(u64 *words, bool source, bool target, bool ipv6, u64 first, u64 second,
-				      u64 first_mask, u64 second_mask)
-{
-	u64 *from = words + XW_FRAME_SOURCE, *to = words + XW_FRAME_TARGET;
-
-	if (ipv6 ? !xw_is_ether(words, XW_ETH_IPV6) :
-		   !xw_is_ether(words, XW_ETH_IPV4) && !xw_is_ether(words, XW_ETH_ARP))
-		return false;
-	return (source && (from[0] & first_mask) == first && (from[1] & second_mask) == second) ||
-	       (target && (to[0] & first_mask) == first && (to[1] & second_mask) == second);
-}
-
-#ifdef XW_WHERE
+					     xw_words.at) &&                                      \
+			 xw_where_accepts(&xw_words));                                               \
+	}))
 
 /* include/linux/socket.h */
 #define XW_AF_INET 2
@@ -128,8 +197,7 @@ static __noinline bool xw_socket_frame(struct sock *sk, struct msghdr *msg, u64 
 	}
 	words[XW_FRAME_WHAT] = (u64)type << 16 | (READ(sk->sk_protocol) & 0xff) << 8;
 	words[XW_FRAME_PORTS] = (u64)READ(sk->__sk_common.skc_num) << 16 | __builtin_bswap16(port);
-	return !XW_WHERE_SOURCE || words[XW_FRAME_SOURCE] || words[XW_FRAME_SOURCE + 1];
+	return !xw_where.source || words[XW_FRAME_SOURCE] || words[XW_FRAME_SOURCE + 1];
 }
 
-#endif
 #endif

@@ -34,6 +34,15 @@ char _license[] SEC("license") = "GPL";
 		xw_value;                                                                          \
 	})
 
+/* A number that kernels give different widths, of up to 64 bits: as it is without a sign. */
+#define READ_NUMBER(lvalue)                                                                        \
+	({                                                                                         \
+		u64 xw_value = 0;                                                                  \
+		if (bpf_probe_read_kernel(&xw_value, bpf_core_field_size(lvalue), &(lvalue)))      \
+			xw_fault();                                                                \
+		xw_value;                                                                          \
+	})
+
 /* What weaving makes of `->` where the verifier does not know the pointer: an array is its address. */
 #define XW_IS_ARRAY(lvalue)                                                                        \
 	(!__builtin_types_compatible_p(__typeof__(lvalue), __typeof__((0, (lvalue)))))

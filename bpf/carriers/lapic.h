@@ -11,9 +11,11 @@
 
 #include "carriers/numbered.h"
 
-/* arch/x86/include/asm/apicdef.h, irq_vectors.h: where the IRR begins, in registers of 32 bits that lie 16 bytes apart; how
- * interrupts are delivered; and the vectors that Linux gives devices, before its own for itself. Until Linux 6.7 the first
- * was its own, too (IRQ_MOVE_CLEANUP_VECTOR): then what it is sent ends where the guest is given it. */
+/* arch/x86/include/asm/apicdef.h, irq_vectors.h: where the ISR (interrupts that the vCPU was given and has not ended) and
+ * the IRR begin, in registers of 32 bits that lie 16 bytes apart; how interrupts are delivered; and the vectors that Linux
+ * gives devices, before its own for itself. Until Linux 6.7 the first was its own, too (IRQ_MOVE_CLEANUP_VECTOR): then
+ * what it is sent ends where the guest is given it. */
+#define XW_APIC_ISR 0x100
 #define XW_APIC_IRR 0x200
 #define XW_APIC_FIXED 0
 #define XW_APIC_LOWEST 0x100
@@ -26,20 +28,21 @@ static __always_inline u64 vcpu_interrupt(struct kvm_vcpu *vcpu, u32 vector)
 	return (u64)vcpu + (u8)vector;
 }
 
-/* At the entry of __apic_accept_irq: whether the vCPU has not taken up the one before. */
-static __always_inline bool lapic_is_pending(struct kvm_lapic *apic, u32 vector)
+/* Whether a vector's bit is set in the registers that begin there. */
+static __always_inline bool lapic_has(struct kvm_lapic *apic, u32 registers, u32 vector)
 {
-	void *irr = READ(apic->regs) + XW_APIC_IRR;
+	void *first = READ(apic->regs) + registers;
 
-	return READ(*(u32 *)(irr + (vector >> 5 & 7) * 0x10)) >> (vector & 31) & 1;
+	return READ(*(u32 *)(first + (vector >> 5 & 7) * 0x10)) >> (vector & 31) & 1;
 }
 
-/* There: whether it is one of a device's that is accepted, and that is not pending. */
+/* At the entry of __apic_accept_irq: whether it is one of a device's that is accepted, and the vCPU has taken up the one
+ * before. */
 static __always_inline bool lapic_is_asked(struct kvm_lapic *apic, u32 mode, u32 vector, int level, int trigger)
 {
 	return vector >= XW_FIRST_DEVICE_VECTOR && vector <= XW_LAST_DEVICE_VECTOR &&
 	       (mode == XW_APIC_FIXED || mode == XW_APIC_LOWEST) && (level || !trigger) &&
-	       READ(apic->sw_enabled) && !lapic_is_pending(apic, vector);
+	       READ(apic->sw_enabled) && !lapic_has(apic, XW_APIC_IRR, vector);
 }
 
 /* By the running context: the interrupt that it asks a vCPU for. */
@@ -65,6 +68,14 @@ static __always_inline u64 lapic_asking(void)
 
 	xw_asking_get(xw_number(xw_thread()), &interrupt);
 	return interrupt;
+}
+
+/* At the return of kvm_cpu_get_interrupt: whether what it gives the vCPU is the APIC's, and not the PIC's. */
+static __always_inline bool lapic_has_given(struct kvm_vcpu *vcpu, int vector)
+{
+	struct kvm_lapic *apic = READ(vcpu->arch.apic);
+
+	return vector >= XW_FIRST_DEVICE_VECTOR && apic && lapic_has(apic, XW_APIC_ISR, vector);
 }
 
 /* The host's side of an interrupt that goes into a vCPU. */

@@ -12,6 +12,7 @@
 #include "carriers/xen-guests.h"
 #include "carriers/xen-net.h"
 #include "carriers/xen.h"
+#include "where.h"
 
 /* include/xen/interface/io/netif.h: more is said of a request in the slot behind it. */
 #define XW_XEN_NETTXF_EXTRA_INFO 8
@@ -103,12 +104,10 @@ static __always_inline struct xw_key xen_net_taken(void)
 	return key;
 }
 
-#ifdef XW_WHERE
-
 /* Whether a frame is wanted is known when what it is has been copied: until then its key is kept, by its socket buffer. */
 XW_TABLE(xw_xen_kept, 4, 1024);
 
-static __always_inline bool xw_xen_keeps(struct sk_buff *skb)
+static __always_inline bool xw_xen_keep(struct sk_buff *skb)
 {
 	struct xw_key key = xen_net_taken();
 	const u64 words[4] = { key.ring, key.index, key.check, key.peer };
@@ -116,12 +115,13 @@ static __always_inline bool xw_xen_keeps(struct sk_buff *skb)
 	xw_xen_kept_put(xw_number((u64)skb), words);
 	return true;
 }
+#define xw_xen_keeps(skb) (XW_HAS_WHERE && xw_xen_keep(skb))
 
 static __always_inline bool xen_net_is_kept(struct sk_buff *skb)
 {
 	u64 words[4];
 
-	return xw_xen_kept_get(xw_number((u64)skb), words);
+	return XW_HAS_WHERE && xw_xen_kept_get(xw_number((u64)skb), words);
 }
 
 static __always_inline struct xw_key xen_net_kept(struct sk_buff *skb)
@@ -134,17 +134,9 @@ static __always_inline struct xw_key xen_net_kept(struct sk_buff *skb)
 
 static __always_inline void xen_net_forgets(struct sk_buff *skb)
 {
-	xw_xen_kept_drop(xw_number((u64)skb));
+	if (XW_HAS_WHERE)
+		xw_xen_kept_drop(xw_number((u64)skb));
 }
-
-#else
-
-#define xw_xen_keeps(skb) false
-#define xen_net_is_kept(skb) false
-#define xen_net_kept(skb) ((struct xw_key){})
-#define xen_net_forgets(skb)
-
-#endif
 
 /* At the entry of xenvif_rx_skb: the socket buffer that it takes off the queue, */
 static __always_inline struct sk_buff *xen_net_next(struct xenvif_queue *queue)

@@ -7,7 +7,7 @@
 
 #include "carriers/xen-net.h"
 #include "carriers/xen.h"
-#include "frame.h"
+#include "where.h"
 
 extern const void vmemmap_base __ksym;
 extern const void page_offset_base __ksym;
@@ -92,12 +92,11 @@ static __always_inline struct xw_key xen_net_got(struct netfront_queue *queue)
 	return key;
 }
 
-#ifdef XW_WHERE
-
 /* Whether that is to be followed: it lies in the page that was granted for it, which is the first of the buffer's. */
 static __noinline bool xw_xen_net_wanted(struct netfront_queue *queue, struct netfront_rx_info *info)
 {
-	u64 words[XW_FRAME_WORDS], page = 0, pages = 0, memory = 0;
+	u64 page = 0, pages = 0, memory = 0;
+	struct xw_where_words words;
 	s64 left = (s64)(s16)READ(info->rx.status) - 14;
 	void *at;
 
@@ -107,15 +106,10 @@ static __noinline bool xw_xen_net_wanted(struct netfront_queue *queue, struct ne
 	bpf_probe_read_kernel(&memory, sizeof(memory), &page_offset_base);
 	at = (void *)(memory + (((page & ~1ULL) - pages) / bpf_core_type_size(struct page) << 12) +
 		      READ(info->rx.offset) + 14);
-	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), at, left, left, words) && (XW_WHERE(words));
+	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), at, left, left, words.at) &&
+	       xw_where_accepts(&words);
 }
-#define xw_xen_is_wanted(queue, info) xw_xen_net_wanted(queue, info)
-
-#else
-
-#define xw_xen_is_wanted(queue, info) true
-
-#endif
+#define xw_xen_is_wanted(queue, info) (!XW_HAS_WHERE || xw_xen_net_wanted(queue, info))
 
 /* While draining, what dom0 begins is not followed, and what it has begun is not told from that. */
 #define xen_net_wanted(queue, info) (xw_config_now->state == XW_ON && xw_xen_is_wanted(queue, info))

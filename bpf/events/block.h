@@ -43,53 +43,40 @@ static __always_inline void xw_request(enum xw_kind kind, struct request *reques
 		 XW_PAIR(bytes, xw_disk(disk)), xw_bio_key(request->bio));
 }
 
-#ifdef XW_HAS_block_bio_queue
 XW_PROGRAM("tp_btf", block_bio_queue)
 {
 	xw_bio(XW_DISK_QUEUE, (void *)ctx[0]);
 }
-#endif
 
-#ifdef XW_HAS_block_bio_backmerge
 XW_PROGRAM("tp_btf", block_bio_backmerge)
 {
 	xw_bio(XW_DISK_MERGE, (void *)ctx[0]);
 }
-#endif
 
-#ifdef XW_HAS_block_bio_frontmerge
 XW_PROGRAM("tp_btf", block_bio_frontmerge)
 {
 	xw_bio(XW_DISK_MERGE, (void *)ctx[0]);
 }
-#endif
 
-#ifdef XW_HAS_block_rq_merge
 XW_PROGRAM("tp_btf", block_rq_merge)
 {
 	struct request *request = (void *)ctx[0];
 
 	xw_request(XW_DISK_MERGE, request, request->__data_len);
 }
-#endif
 
-#ifdef XW_HAS_block_rq_issue
 XW_PROGRAM("tp_btf", block_rq_issue)
 {
 	struct request *request = (void *)ctx[0];
 
 	xw_request(XW_DISK_ISSUE, request, request->__data_len);
 }
-#endif
 
-#ifdef XW_HAS_block_rq_complete
 XW_PROGRAM("tp_btf", block_rq_complete)
 {
 	xw_request(XW_DISK_COMPLETE, (void *)ctx[0], ctx[2]);
 }
-#endif
 
-#ifdef XW_HAS_block_bio_complete
 /* By drivers that make no requests. By now the bio's sectors may be those of its last part. */
 XW_PROGRAM("tp_btf", block_bio_complete)
 {
@@ -98,14 +85,16 @@ XW_PROGRAM("tp_btf", block_bio_complete)
 	XW_EVENT(XW_DISK_COMPLETE, XW_TID, xw_access(bio->bi_opf), 0,
 		 XW_PAIR(0, xw_disk(bio->bi_bdev->bd_disk)), xw_bio_key(bio));
 }
-#endif
 
-#ifdef XW_HAS_block_bio_remap
-/* bio_endio clears the flag BIO_TRACE_COMPLETION, and blk_update_request for what a request has done: what still has
+/* The number of the flag BIO_TRACE_COMPLETION, which differs between kernels and is of an enumeration without a name, which
+ * cannot be relocated: from the controller. */
+const volatile u32 xw_bio_trace_completion = 0;
+
+/* bio_endio clears that flag, and blk_update_request for what a request has done: what still has
  * it was queued, and is no part of a request (include/linux/blk_types.h). */
 static __always_inline bool xw_bio_traced(const struct bio *bio)
 {
-	return bio->bi_flags >> BIO_TRACE_COMPLETION & 1;
+	return bio->bi_flags >> (xw_bio_trace_completion & 63) & 1;
 }
 
 /* A bio that goes on to another disk as it is. What is remapped before it is queued, from a partition or as a copy for
@@ -124,4 +113,3 @@ XW_PROGRAM("tp_btf", block_bio_remap)
 	XW_EVENT(XW_DISK_REMAP, XW_TID, 0, bio->bi_iter.bi_sector, ctx[2],
 		 XW_PAIR(xw_disk(device->bd_disk), from), bio->bi_iter.bi_size >> 9);
 }
-#endif

@@ -2,10 +2,9 @@
 /*
  * Built-in probes: what happens in a kernel, in the normal form of crates/wire/src/event.rs.
  *
- * Before this file come types.h, the kernel's types (pruned to the members that the probes name),
- * and a XW_HAS_name for each program that the kernel has a place for and the user asked for:
- * crates/weave/src/events.rs. After it come the groups, a file each. A program is one place's, so it
- * needs no cookie.
+ * Before this file come types.h and the types that the probes need of a kernel (bpf/kernel.h); after it the groups, a file
+ * each. All are compiled into one object when xweave is built; those that a kernel has a place for and the user asked
+ * for are loaded: crates/weave/src/events.rs. A program is one place's, so it needs no cookie.
  *
  * Each is on the way of everything that the kernel does, so it does little: no table is looked up
  * but that of the rings, nothing is told twice, and nobody is woken.

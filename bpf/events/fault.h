@@ -41,7 +41,6 @@ static __always_inline bool xw_fault_over(u64 *ctx, struct xw_fault *over)
 	       (xw_moved(ctx) & XW_MAJOR || over->sleeps != now);
 }
 
-#ifdef XW_HAS_filemap_fault
 XW_PROGRAM("fentry", filemap_fault)
 {
 	struct vm_fault *vmf = (void *)ctx[0];
@@ -59,9 +58,7 @@ XW_PROGRAM("fentry", filemap_fault)
 	XW_IN_ORDER();
 	fault->sleeps = xw_sleeps();
 }
-#endif
 
-#ifdef XW_HAS_filemap_fault_end
 XW_PROGRAM("fexit", filemap_fault_end)
 {
 	struct xw_fault over;
@@ -71,9 +68,7 @@ XW_PROGRAM("fexit", filemap_fault_end)
 			 XW_PAIR(over.device, xw_short(bpf_ktime_get_ns() - over.began)),
 			 over.name[0], over.name[1]);
 }
-#endif
 
-#ifdef XW_HAS_do_swap_page
 XW_PROGRAM("fentry", do_swap_page)
 {
 	struct xw_fault *fault = XW_FAULT;
@@ -84,9 +79,7 @@ XW_PROGRAM("fentry", do_swap_page)
 	XW_IN_ORDER();
 	fault->sleeps = xw_sleeps();
 }
-#endif
 
-#ifdef XW_HAS_do_swap_page_end
 XW_PROGRAM("fexit", do_swap_page_end)
 {
 	struct xw_fault over;
@@ -95,4 +88,3 @@ XW_PROGRAM("fexit", do_swap_page_end)
 		XW_EVENT(XW_SWAP_IN, XW_TID, !!(xw_moved(ctx) & XW_MAJOR),
 			 xw_short(bpf_ktime_get_ns() - over.began));
 }
-#endif

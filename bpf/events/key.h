@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Probes of events: keys in the payload (record --key), by which messages that one socket carries for many are told
- * apart. Read once per message, where its bytes pass a system call: what is followed besides has its own ID.
- *
- * Before this file come, if there is a key, XW_KEY_LENGTH and either XW_KEY_AT, bytes that every message has there, or
- * XW_KEY_NAME and XW_KEY_MASK, what its line begins with: words of lower-case letters, and which of their bytes count.
- * crates/weave/src/payload.rs.
+ * Probes of events: keys in the payload (record --key), which tell apart messages that one socket carries for many. Read
+ * once per message, where its bytes pass a system call: what is followed has its own ID anyway. Loaded only where a key
+ * is asked for.
  */
-#ifdef XW_KEY_LENGTH
 
 /* How much of a message is looked through, and how much of a key is taken: powers of two. */
 #define XW_PAYLOAD 1024
 #define XW_KEY_MOST 64
+
+/* The words of the name that a key's line begins with. */
+#define XW_KEY_WORDS 4
+
+/* Where a message's key is: from the controller (crates/weave/src/payload.rs). */
+struct xw_key_place {
+	u32 is_line; /* behind a name at the beginning of a line but the first; */
+	u32 at; /* else here, */
+	u32 length; /* so many bytes (of a line: the name's), or up to the line's end if this is 0 */
+	u32 unused;
+	u64 name[XW_KEY_WORDS]; /* in lower-case letters */
+	u64 masks[XW_KEY_WORDS]; /* which of their bytes count */
+};
+
+const volatile struct xw_key_place xw_key_place = {};
 
 /* Beyond what is looked through there is room for what a line begins with. */
 struct xw_payload {
@@ -40,18 +51,16 @@ struct xw_key_search {
 #define XW_KEY_HASH 0xcbf29ce484222325ull
 #define XW_KEY_PRIME 0x100000001b3ull
 
-#ifdef XW_KEY_NAME
 /* Whether a line that begins at a place is the key's. */
 static __always_inline bool xw_key_begins(const u8 *line)
 {
-	const u64 names[] = XW_KEY_NAME, masks[] = XW_KEY_MASK;
 	const u64 *words = (const void *)line;
-	u8 next = line[XW_KEY_LENGTH];
+	u8 next = line[xw_key_place.length & (XW_KEY_MOST - 1)];
 
-	_Pragma("unroll") for (u32 i = 0; i < sizeof(names) / 8; i++)
+	_Pragma("unroll") for (u32 i = 0; i < XW_KEY_WORDS; i++)
 	{
 		/* Letters in either case; the few other bytes that this makes equal are in no header's name. */
-		if (((words[i] | 0x2020202020202020ull) & masks[i]) != names[i])
+		if (((words[i] | 0x2020202020202020ull) & xw_key_place.masks[i]) != xw_key_place.name[i])
 			return false;
 	}
 	return next == ':' || next == '=' || next == ' ' || next == '\t';
@@ -64,10 +73,9 @@ static long xw_key_look(u32 at, struct xw_key_search *search)
 	at &= XW_PAYLOAD - 1;
 	if (search->payload->bytes[at] != '\n' || !xw_key_begins(&search->payload->bytes[at + 1]))
 		return 0;
-	search->at = at + 1 + XW_KEY_LENGTH;
+	search->at = at + 1 + xw_key_place.length;
 	return 1;
 }
-#endif
 
 static long xw_key_take(u32 nth, struct xw_key_search *search)
 {
@@ -101,14 +109,14 @@ __noinline int xw_key_of(u32 slot, u32 read, u32 length)
 	if (!search.payload)
 		return 0;
 	search.length = read;
-#ifdef XW_KEY_NAME
-	bpf_loop(XW_PAYLOAD, xw_key_look, &search, 0);
-	if (!search.at)
-		return 0;
-#else
-	search.at = XW_KEY_AT;
-	search.wanted = XW_KEY_LENGTH;
-#endif
+	if (xw_key_place.is_line) {
+		bpf_loop(XW_PAYLOAD, xw_key_look, &search, 0);
+		if (!search.at)
+			return 0;
+	} else {
+		search.at = xw_key_place.at;
+		search.wanted = xw_key_place.length;
+	}
 	bpf_loop(XW_KEY_MOST, xw_key_take, &search, 0);
 	if (!search.taken || search.taken < search.wanted)
 		return 0;
@@ -204,23 +212,18 @@ static __always_inline void xw_key_datagram(struct sk_buff *skb, u32 protocol_at
 	linear -= before;
 	xw_key(1, payload, false, linear < length ? linear : length, length);
 }
-#endif
 
-#ifdef XW_HAS_key_ip_send_skb
+
 XW_PROGRAM("fentry", key_ip_send_skb)
 {
 	xw_key_datagram((void *)ctx[1], 9);
 }
-#endif
 
-#ifdef XW_HAS_key_ip6_send_skb
 XW_PROGRAM("fentry", key_ip6_send_skb)
 {
 	xw_key_datagram((void *)ctx[0], 6);
 }
-#endif
 
-#ifdef XW_HAS_key_tcp_sendmsg
 XW_PROGRAM("fentry", key_tcp_sendmsg)
 {
 	u64 size = ctx[2], there = size;
@@ -228,25 +231,18 @@ XW_PROGRAM("fentry", key_tcp_sendmsg)
 	if (size)
 		xw_key(1, xw_key_user((void *)ctx[1], 0, &there), true, there, size);
 }
-#endif
 
-#ifdef XW_HAS_key_udp_recvmsg
 XW_PROGRAM("fexit", key_udp_recvmsg)
 {
 	xw_key_received(ctx);
 }
-#endif
 
-#ifdef XW_HAS_key_udpv6_recvmsg
 XW_PROGRAM("fexit", key_udpv6_recvmsg)
 {
 	xw_key_received(ctx);
 }
-#endif
 
-#ifdef XW_HAS_key_tcp_recvmsg
 XW_PROGRAM("fexit", key_tcp_recvmsg)
 {
 	xw_key_received(ctx);
 }
-#endif

@@ -22,6 +22,21 @@ static __always_inline u64 xw_connection(struct sock_common *common)
 	return XW_CONNECTION(addresses, common->skc_num, __builtin_bswap16(common->skc_dport));
 }
 
+/* The same where the verifier does not know what the address is of. */
+static __always_inline u64 xw_connection_read(struct sock_common *common)
+{
+	u32 addresses = 0;
+
+	if (BPF_CORE_READ(common, skc_family) == XW_AF_INET6)
+		_Pragma("unroll") for (u32 i = 0; i < 4; i++)
+			addresses ^= BPF_CORE_READ(common, skc_v6_daddr.in6_u.u6_addr32[i]) ^
+				     BPF_CORE_READ(common, skc_v6_rcv_saddr.in6_u.u6_addr32[i]);
+	else
+		addresses = BPF_CORE_READ(common, skc_daddr) ^ BPF_CORE_READ(common, skc_rcv_saddr);
+	return XW_CONNECTION(addresses, BPF_CORE_READ(common, skc_num),
+			     __builtin_bswap16(BPF_CORE_READ(common, skc_dport)));
+}
+
 /* Of a packet with whole headers, as the end that it is sent by, or comes to, calls it. */
 static __always_inline u64 xw_packet(struct sk_buff *skb, bool sent)
 {
@@ -156,91 +171,67 @@ static __always_inline void xw_received(u64 *ctx, struct sock *sk)
 }
 
 /* Where the kernel's TLS sends too: it is what it has made of the data that has to arrive at the other end. */
-#ifdef XW_HAS_tcp_sendmsg_locked
 XW_PROGRAM("fentry", tcp_sendmsg_locked)
 {
 	xw_sends((void *)ctx[0], ctx[2]);
 }
-#endif
 
-#ifdef XW_HAS_tcp_sendmsg_end
 XW_PROGRAM("fexit", tcp_sendmsg_end)
 {
 	xw_sent(ctx, (void *)ctx[0], ctx[2]);
 }
-#endif
 
-#ifdef XW_HAS_do_tcp_sendpages
 XW_PROGRAM("fentry", do_tcp_sendpages)
 {
 	xw_sends((void *)ctx[0], ctx[3]);
 }
-#endif
 
-#ifdef XW_HAS_tcp_sendpages_end
 XW_PROGRAM("fexit", tcp_sendpages_end)
 {
 	xw_sent(ctx, (void *)ctx[0], ctx[3]);
 }
-#endif
 
-#ifdef XW_HAS_mptcp_sendmsg
 XW_PROGRAM("fentry", mptcp_sendmsg)
 {
 	xw_sends((void *)ctx[0], ctx[2]);
 }
-#endif
 
-#ifdef XW_HAS_mptcp_sendmsg_end
 XW_PROGRAM("fexit", mptcp_sendmsg_end)
 {
 	xw_sent(ctx, (void *)ctx[0], ctx[2]);
 }
-#endif
 
-#ifdef XW_HAS_tcp_recvmsg_begin
 XW_PROGRAM("fentry", tcp_recvmsg_begin)
 {
 	xw_call_begins();
 }
-#endif
 
-#ifdef XW_HAS_tcp_recvmsg
 XW_PROGRAM("fexit", tcp_recvmsg)
 {
 	xw_received(ctx, (void *)ctx[0]);
 }
-#endif
 
-#ifdef XW_HAS_tcp_splice_read_begin
 XW_PROGRAM("fentry", tcp_splice_read_begin)
 {
 	xw_call_begins();
 }
-#endif
 
-#ifdef XW_HAS_tcp_splice_read
 XW_PROGRAM("fexit", tcp_splice_read)
 {
 	struct socket *socket = (void *)ctx[0];
 
 	xw_received(ctx, socket->sk);
 }
-#endif
 
-#ifdef XW_HAS_mptcp_recvmsg_begin
 XW_PROGRAM("fentry", mptcp_recvmsg_begin)
 {
 	xw_call_begins();
 }
-#endif
 
-#ifdef XW_HAS_mptcp_recvmsg
 XW_PROGRAM("fexit", mptcp_recvmsg)
 {
 	xw_received(ctx, (void *)ctx[0]);
 }
-#endif
 
 /* What threads of the kernel and its TLS take from a socket; interrupts take it for whoever comes. */
 static __always_inline void xw_taken(struct sock *sk, s32 bytes)
@@ -249,21 +240,17 @@ static __always_inline void xw_taken(struct sock *sk, s32 bytes)
 		xw_receives(sk, bytes, 0);
 }
 
-#ifdef XW_HAS_tcp_read_sock
 XW_PROGRAM("fexit", tcp_read_sock)
 {
 	/* Within tcp_splice_read, which tells it. */
 	if (!xw_call())
 		xw_taken((void *)ctx[0], xw_moved(ctx));
 }
-#endif
 
-#ifdef XW_HAS_tcp_read_done
 XW_PROGRAM("fentry", tcp_read_done)
 {
 	xw_taken((void *)ctx[0], ctx[1]);
 }
-#endif
 
 /* UDP's header. */
 #define XW_UDP 8
@@ -295,21 +282,16 @@ static __always_inline void xw_datagram_sent(struct sk_buff *skb, u32 protocol_a
 			 XW_PAIR(bytes, XW_BEGINS), xw_netns(&skb->sk->__sk_common));
 }
 
-#ifdef XW_HAS_ip_send_skb
 XW_PROGRAM("fentry", ip_send_skb)
 {
 	xw_datagram_sent((void *)ctx[1], 9);
 }
-#endif
 
-#ifdef XW_HAS_ip6_send_skb
 XW_PROGRAM("fentry", ip6_send_skb)
 {
 	xw_datagram_sent((void *)ctx[0], 6);
 }
-#endif
 
-#ifdef XW_HAS_skb_consume_udp
 /* The end of udp_recvmsg and udpv6_recvmsg; below 0 if the datagram stays there (MSG_PEEK). */
 XW_PROGRAM("fentry", skb_consume_udp)
 {
@@ -319,10 +301,7 @@ XW_PROGRAM("fentry", skb_consume_udp)
 		XW_EVENT(XW_RECEIVE, XW_TID, 0, ctx[0], xw_packet((void *)ctx[1], false), bytes,
 			 xw_netns((void *)ctx[0]));
 }
-#endif
 
-#if defined(XW_HAS_unix_stream_sendmsg) || defined(XW_HAS_unix_stream_recvmsg) ||                  \
-	defined(XW_HAS_unix_stream_splice_read)
 /*
  * There are no addresses and ports; the two sockets stand for them. A socket is larger than a KiB, so
  * neighbours differ in the bits above.
@@ -361,67 +340,52 @@ static __always_inline void xw_unix_received(u64 *ctx)
 	if (bytes > 0)
 		xw_unix(XW_RECEIVE, ctx, XW_PAIR(bytes, lasted));
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_sendmsg
 XW_PROGRAM("fentry", unix_stream_sendmsg)
 {
 	xw_unix_sends(ctx, ctx[2]);
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_sendmsg_end
 XW_PROGRAM("fexit", unix_stream_sendmsg_end)
 {
 	xw_unix_sent(ctx, ctx[2]);
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_sendpage
 XW_PROGRAM("fentry", unix_stream_sendpage)
 {
 	xw_unix_sends(ctx, ctx[3]);
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_sendpage_end
 XW_PROGRAM("fexit", unix_stream_sendpage_end)
 {
 	xw_unix_sent(ctx, ctx[3]);
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_recvmsg_begin
 XW_PROGRAM("fentry", unix_stream_recvmsg_begin)
 {
 	xw_call_begins();
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_recvmsg
 XW_PROGRAM("fexit", unix_stream_recvmsg)
 {
 	xw_unix_received(ctx);
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_splice_read_begin
 XW_PROGRAM("fentry", unix_stream_splice_read_begin)
 {
 	xw_call_begins();
 }
-#endif
 
-#ifdef XW_HAS_unix_stream_splice_read
 XW_PROGRAM("fexit", unix_stream_splice_read)
 {
 	xw_unix_received(ctx);
 }
-#endif
 
 #define XW_SYN_SENT 2
 
-#ifdef XW_HAS_inet_sock_set_state
+/* Whether tcp_connect is hooked: from the controller, as the constants below. */
+const volatile u32 xw_sees_connects = 0;
+
 /* A socket that closes has given its port back if that was given to it by the kernel (tcp_set_state of
  * net/ipv4/tcp.c, 6.12: inet_put_port comes first); what it sent from is still there. */
 static __always_inline u64 xw_connection_until(struct sock *sk)
@@ -442,16 +406,12 @@ XW_PROGRAM("tp_btf", inet_sock_set_state)
 	/* IPPROTO_TCP */
 	if (sk->sk_protocol != 6)
 		return;
-#ifdef XW_HAS_tcp_connect
-	/* The socket has no port of its own yet. */
-	if (ctx[2] == XW_SYN_SENT)
+	/* tcp_connect tells of it; here the socket has no port of its own yet. */
+	if (xw_sees_connects && ctx[2] == XW_SYN_SENT)
 		return;
-#endif
 	XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection_until(sk), xw_netns(&sk->__sk_common));
 }
-#endif
 
-#ifdef XW_HAS_tcp_connect
 /* About to send the first SYN. */
 XW_PROGRAM("fentry", tcp_connect)
 {
@@ -460,9 +420,7 @@ XW_PROGRAM("fentry", tcp_connect)
 	XW_EVENT(XW_SOCKET, XW_TID, XW_SYN_SENT, (u64)sk, xw_connection(&sk->__sk_common),
 		 xw_netns(&sk->__sk_common));
 }
-#endif
 
-#ifdef XW_HAS_security_sock_graft
 /* On the way from a connection to the file that the thread gets. The return from accept itself is not seen of
  * threads that were waiting in it when the recording began. */
 XW_PROGRAM("fentry", security_sock_graft)
@@ -476,22 +434,22 @@ XW_PROGRAM("fentry", security_sock_graft)
 		XW_EVENT(XW_ACCEPT, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
 			 xw_netns(&sk->__sk_common));
 }
-#endif
 
-#ifdef XW_HAS_inet_csk_accept
 XW_PROGRAM("fexit", inet_csk_accept)
 {
 	u64 result = 0;
-	struct sock_common common;
 
 	bpf_get_func_ret(ctx, &result);
-	if (result && !bpf_probe_read_kernel(&common, sizeof(common), (void *)result))
-		XW_EVENT(XW_ACCEPT, XW_TID, 0, result, xw_connection(&common), xw_netns((void *)result));
+	if (result)
+		XW_EVENT(XW_ACCEPT, XW_TID, 0, result, xw_connection_read((void *)result),
+			 xw_netns((void *)result));
 }
-#endif
 
-#ifdef XW_HAS___tcp_retransmit_skb
-/* By CPU: when it began to send something again. Softirqs are off meanwhile. */
+/* Whether the tracepoint tcp_retransmit_skb also tells of what could not be sent, by an error: from 6.17 on
+ * (include/trace/events/tcp.h). */
+const volatile u32 xw_retransmit_has_error = 0;
+
+/* By CPU: when it began to send something again; 0 where that is not seen. Softirqs are off meanwhile. */
 u64 xw_repeating[XW_SOME_CPUS];
 
 /* No event: the tracepoint tells whether it was sent, but only when it has been; the answer may be there before. */
@@ -502,29 +460,24 @@ XW_PROGRAM("fentry", __tcp_retransmit_skb)
 	if (cpu < XW_SOME_CPUS)
 		xw_repeating[cpu] = bpf_ktime_get_ns();
 }
-#endif
 
-#ifdef XW_HAS_tcp_retransmit_skb
 XW_PROGRAM("tp_btf", tcp_retransmit_skb)
 {
 	struct sock *sk = (void *)ctx[0];
-	u64 lasted = 0;
-#ifdef XW_HAS___tcp_retransmit_skb
 	u32 cpu = bpf_get_smp_processor_id();
+	u64 lasted = 0;
 
 	if (cpu < XW_SOME_CPUS && xw_repeating[cpu]) {
 		lasted = bpf_ktime_get_ns() - xw_repeating[cpu];
 		xw_repeating[cpu] = 0;
 	}
-#endif
-
+	if (xw_retransmit_has_error && (s32)ctx[2])
+		return;
 	XW_EVENT(XW_RETRANSMIT, XW_TID, sk->__sk_common.skc_state, (u64)sk,
 		 xw_connection(&sk->__sk_common),
 		 XW_PAIR(xw_netns(&sk->__sk_common), xw_short(lasted)));
 }
-#endif
 
-#ifdef XW_HAS_tcp_retransmit_synack
 XW_PROGRAM("tp_btf", tcp_retransmit_synack)
 {
 	struct request_sock *request = (void *)ctx[1];
@@ -532,7 +485,6 @@ XW_PROGRAM("tp_btf", tcp_retransmit_synack)
 	XW_EVENT(XW_RETRANSMIT, XW_TID, request->__req_common.skc_state, ctx[0],
 		 xw_connection(&request->__req_common), xw_netns(&request->__req_common));
 }
-#endif
 
 /* Refusal of crates/trace/src/event.rs. */
 #define XW_ACCEPT_QUEUE 1
@@ -558,7 +510,6 @@ static __always_inline bool xw_full(struct sock *listener)
 	return listener->sk_ack_backlog > listener->sk_max_ack_backlog;
 }
 
-#ifdef XW_HAS_tcp_conn_request
 XW_PROGRAM("fentry", tcp_conn_request)
 {
 	struct sock *listener = (void *)ctx[2];
@@ -568,9 +519,7 @@ XW_PROGRAM("fentry", tcp_conn_request)
 			 xw_packet((void *)ctx[3], false),
 			 XW_PAIR(listener->sk_ack_backlog, xw_netns(&listener->__sk_common)));
 }
-#endif
 
-#ifdef XW_HAS_tcp_check_req
 /* The end of a connection's beginning, an ACK alone. The function that looks for room comes later, and has one
  * argument more than some kernels can hook. */
 XW_PROGRAM("fentry", tcp_check_req)
@@ -584,9 +533,7 @@ XW_PROGRAM("fentry", tcp_check_req)
 			 xw_connection(&request->__req_common),
 			 XW_PAIR(listener->sk_ack_backlog, xw_netns(&listener->__sk_common)));
 }
-#endif
 
-#ifdef XW_HAS_tcp_timewait_state_process
 /* A request for a connection to what is left of the last one, of which none comes (TCP_TW_SYN is 3,
  * include/net/tcp.h). */
 XW_PROGRAM("fexit", tcp_timewait_state_process)
@@ -599,4 +546,3 @@ XW_PROGRAM("fexit", tcp_timewait_state_process)
 		XW_EVENT(XW_SYN_DROP, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left),
 			 XW_PAIR(0, xw_netns(left)));
 }
-#endif

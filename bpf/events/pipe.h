@@ -6,7 +6,6 @@
  * Calls under way, and what is told when, are as those of sockets: net.h.
  */
 
-#if defined(XW_HAS_pipe_write) || defined(XW_HAS_pipe_read)
 /* By its inode, which both ends have in common. */
 static __always_inline void xw_pipe(enum xw_kind kind, u64 *ctx, u32 bytes, u32 code)
 {
@@ -20,9 +19,7 @@ static __always_inline u32 xw_left_to_write(u64 *ctx)
 {
 	return BPF_CORE_READ((struct iov_iter *)ctx[1], count);
 }
-#endif
 
-#ifdef XW_HAS_pipe_write
 /* By thread, as the calls of net.h. */
 u64 xw_pipe_sleeps[XW_CALLS];
 
@@ -36,9 +33,7 @@ XW_PROGRAM("fentry", pipe_write)
 	xw_pipe_sleeps[XW_TID & (XW_CALLS - 1)] = xw_sleeps();
 	xw_pipe(XW_PIPE_WRITE, ctx, size, XW_BEGINS);
 }
-#endif
 
-#ifdef XW_HAS_pipe_write_end
 XW_PROGRAM("fexit", pipe_write_end)
 {
 	struct kiocb *iocb = (void *)ctx[0];
@@ -50,16 +45,12 @@ XW_PROGRAM("fexit", pipe_write_end)
 	if (left)
 		xw_pipe(XW_PIPE_WRITE, ctx, left, xw_moved(ctx) > 0 ? XW_SHORTENS : XW_CANCELS);
 }
-#endif
 
-#ifdef XW_HAS_pipe_read_begin
 XW_PROGRAM("fentry", pipe_read_begin)
 {
 	xw_call_begins();
 }
-#endif
 
-#ifdef XW_HAS_pipe_read
 XW_PROGRAM("fexit", pipe_read)
 {
 	s64 bytes = xw_moved(ctx);
@@ -69,4 +60,3 @@ XW_PROGRAM("fexit", pipe_read)
 	if (bytes >= 0)
 		xw_pipe(XW_PIPE_READ, ctx, bytes, lasted);
 }
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Probes of events: who runs. */
 
-#if defined(XW_HAS_sched_switch) || defined(XW_HAS_sched_waking)
 /* Kernels without CONFIG_CFS_BANDWIDTH have no quotas. */
 struct cfs_rq___xweave {
 	int throttle_count;
@@ -32,9 +31,7 @@ static __always_inline bool xw_throttled(struct task_struct *task)
 		return false;
 	return count > 0;
 }
-#endif
 
-#ifdef XW_HAS_sched_switch
 /* State of crates/trace/src/event.rs, of task_struct.__state (include/linux/sched.h): 0x402 is
  * TASK_IDLE, 2 TASK_UNINTERRUPTIBLE, 4 __TASK_STOPPED, 8 __TASK_TRACED, 0x80 TASK_DEAD. */
 static __always_inline s8 xw_left_in(struct task_struct *task, bool preempted, u32 state)
@@ -56,9 +53,7 @@ XW_PROGRAM("tp_btf", sched_switch)
 
 	XW_EVENT(XW_SWITCH, before->pid, xw_left_in(before, ctx[0] & 1, ctx[3]), (u32)next->pid);
 }
-#endif
 
-#ifdef XW_HAS_sched_waking
 XW_PROGRAM("tp_btf", sched_waking)
 {
 	struct task_struct *task = (void *)ctx[0];
@@ -68,9 +63,7 @@ XW_PROGRAM("tp_btf", sched_waking)
 	XW_EVENT(XW_WAKE, XW_TID, xw_context() | (xw_throttled(task) ? 16 : 8),
 		 XW_PAIR(task->pid, task->thread_info.cpu + 1));
 }
-#endif
 
-#ifdef XW_HAS_sched_migrate_task
 XW_PROGRAM("tp_btf", sched_migrate_task)
 {
 	struct task_struct *task = (void *)ctx[0];
@@ -78,9 +71,7 @@ XW_PROGRAM("tp_btf", sched_migrate_task)
 	XW_EVENT(XW_MIGRATE, XW_TID, 0, XW_PAIR(task->pid, (u32)ctx[1]),
 		 task->thread_info.cpu);
 }
-#endif
 
-#ifdef XW_HAS_sched_process_fork
 XW_PROGRAM("tp_btf", sched_process_fork)
 {
 	struct task_struct *child = (void *)ctx[1];
@@ -89,9 +80,7 @@ XW_PROGRAM("tp_btf", sched_process_fork)
 	bpf_probe_read_kernel(name, sizeof(name), child->comm);
 	XW_EVENT(XW_FORK, XW_TID, 0, XW_PAIR(child->pid, child->tgid), name[0], name[1]);
 }
-#endif
 
-#ifdef XW_HAS_task_rename
 /* By exec, too: when the thread has the process's number already. */
 XW_PROGRAM("tp_btf", task_rename)
 {
@@ -101,40 +90,30 @@ XW_PROGRAM("tp_btf", task_rename)
 	bpf_probe_read_kernel_str(name, sizeof(name), (void *)ctx[1]);
 	XW_EVENT(XW_THREAD, XW_TID, 0, XW_PAIR(task->pid, task->tgid), name[0], name[1]);
 }
-#endif
 
-#ifdef XW_HAS_sched_process_exit
 XW_PROGRAM("tp_btf", sched_process_exit)
 {
 	struct task_struct *task = (void *)ctx[0];
 
 	XW_EVENT(XW_EXIT, task->pid, 0);
 }
-#endif
 
-#ifdef XW_HAS_irq_handler_entry
 XW_PROGRAM("tp_btf", irq_handler_entry)
 {
 	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, (u32)ctx[0]);
 }
-#endif
 
-#ifdef XW_HAS_irq_handler_exit
 XW_PROGRAM("tp_btf", irq_handler_exit)
 {
 	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, (u32)ctx[0]);
 }
-#endif
 
-#if defined(XW_HAS_softirq_raise) || defined(XW_HAS_softirq_entry)
 /* NR_SOFTIRQS of include/linux/interrupt.h is 10. */
 #define XW_SOFTIRQS 16
 
 /* By CPU: the context in which each softirq was raised that has not begun since. */
 s8 xw_raised[XW_SOME_CPUS][XW_SOFTIRQS];
-#endif
 
-#ifdef XW_HAS_softirq_raise
 /* No event: who raised a softirq is told by its beginning. */
 XW_PROGRAM("tp_btf", softirq_raise)
 {
@@ -143,9 +122,7 @@ XW_PROGRAM("tp_btf", softirq_raise)
 	if (cpu < XW_SOME_CPUS)
 		xw_raised[cpu][ctx[0] & (XW_SOFTIRQS - 1)] = xw_context();
 }
-#endif
 
-#ifdef XW_HAS_softirq_entry
 XW_PROGRAM("tp_btf", softirq_entry)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -157,97 +134,71 @@ XW_PROGRAM("tp_btf", softirq_entry)
 	}
 	XW_EVENT(XW_SOFTIRQ_ENTER, XW_TID, raised, (u32)ctx[0]);
 }
-#endif
 
-#ifdef XW_HAS_softirq_exit
 XW_PROGRAM("tp_btf", softirq_exit)
 {
 	XW_EVENT(XW_SOFTIRQ_EXIT, XW_TID, 0, (u32)ctx[0]);
 }
-#endif
 
 /* Interrupts that no device's handler is called for, by their vectors: arch/x86/include/asm/trace/irq_vectors.h. A
  * thread that the local timer wakes above another was not woken by that one. */
 #define XW_VECTOR(vector) (0x10000 | (u32)(vector))
 
-#ifdef XW_HAS_local_timer_entry
 XW_PROGRAM("tp_btf", local_timer_entry)
 {
 	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_local_timer_exit
 XW_PROGRAM("tp_btf", local_timer_exit)
 {
 	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_reschedule_entry
 XW_PROGRAM("tp_btf", reschedule_entry)
 {
 	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_reschedule_exit
 XW_PROGRAM("tp_btf", reschedule_exit)
 {
 	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_call_function_entry
 XW_PROGRAM("tp_btf", call_function_entry)
 {
 	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_call_function_exit
 XW_PROGRAM("tp_btf", call_function_exit)
 {
 	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_call_function_single_entry
 XW_PROGRAM("tp_btf", call_function_single_entry)
 {
 	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_call_function_single_exit
 XW_PROGRAM("tp_btf", call_function_single_exit)
 {
 	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_irq_work_entry
 XW_PROGRAM("tp_btf", irq_work_entry)
 {
 	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_irq_work_exit
 XW_PROGRAM("tp_btf", irq_work_exit)
 {
 	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
 }
-#endif
 
-#ifdef XW_HAS_futex_wait_begin
 XW_PROGRAM("fentry", futex_wait_begin)
 {
 	XW_EVENT(XW_LOCK_WAIT, XW_TID, 0, ctx[0]);
 }
-#endif
 
-#ifdef XW_HAS_futex_wait_end
 XW_PROGRAM("fexit", futex_wait_end)
 {
 	u64 result = 0;
@@ -255,11 +206,8 @@ XW_PROGRAM("fexit", futex_wait_end)
 	bpf_get_func_ret(ctx, &result);
 	XW_EVENT(XW_LOCK_ACQUIRED, XW_TID, 0, ctx[0], (u32)result);
 }
-#endif
 
-#ifdef XW_HAS_futex_wake
 XW_PROGRAM("fentry", futex_wake)
 {
 	XW_EVENT(XW_LOCK_WAKE, XW_TID, 0, ctx[0]);
 }
-#endif

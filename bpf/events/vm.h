@@ -37,7 +37,6 @@ static __always_inline u32 xw_own_vcpu(void)
 	return BPF_CORE_READ(vcpu, vcpu_id);
 }
 
-#ifdef XW_HAS_kvm_entry
 XW_PROGRAM("tp_btf", kvm_entry)
 {
 	struct kvm_vcpu___xw *vcpu = (void *)ctx[0];
@@ -46,9 +45,16 @@ XW_PROGRAM("tp_btf", kvm_entry)
 	if (vcpu)
 		XW_EVENT(XW_VM_ENTER, XW_TID, 0, (u32)vcpu->vcpu_id);
 }
-#endif
 
-#ifdef XW_HAS_kvm_exit
+/* In 64 bits on newer kernels (7.2), and in 32 before (6.18). No code needs more, but for -1. */
+static __always_inline u32 xw_exit_code(struct vmcb___xw *vmcb)
+{
+	u64 code = 0;
+
+	bpf_probe_read_kernel(&code, bpf_core_field_size(vmcb->control.exit_code), &vmcb->control.exit_code);
+	return code;
+}
+
 /* Which of the two structures the processor is part of, the tracepoint's second word tells: KVM_ISA_VMX is
  * 1, KVM_ISA_SVM 2 (arch/x86/include/uapi/asm/kvm.h). */
 XW_PROGRAM("tp_btf", kvm_exit)
@@ -61,23 +67,18 @@ XW_PROGRAM("tp_btf", kvm_exit)
 	if (!vcpu)
 		return;
 	if (ctx[1] == 2 && bpf_core_field_exists(svm->vmcb))
-		reason = BPF_CORE_READ(svm, vmcb, control.exit_code);
+		reason = xw_exit_code(BPF_CORE_READ(svm, vmcb));
 	if (ctx[1] == 1 && bpf_core_field_exists(vmx->exit_reason.full))
 		reason = BPF_CORE_READ(vmx, exit_reason.full);
 	XW_EVENT(XW_VM_EXIT, XW_TID, 0, XW_PAIR(vcpu->vcpu_id, reason));
 }
-#endif
 
-#ifdef XW_HAS_kvm_vcpu_wakeup
 XW_PROGRAM("tp_btf", kvm_vcpu_wakeup)
 {
 	XW_EVENT(XW_VM_HALT, XW_TID, ctx[1] & 1 ? 0 : 1, ctx[0], xw_own_vcpu());
 }
-#endif
 
-#ifdef XW_HAS_kvm_inj_virq
 XW_PROGRAM("tp_btf", kvm_inj_virq)
 {
 	XW_EVENT(XW_VM_INJECT, XW_TID, 0, XW_PAIR(xw_own_vcpu(), ctx[0]));
 }
-#endif

@@ -311,15 +311,17 @@ pub fn wire() -> Vec<Vec<u8>> {
         arguments: 3,
     };
     let program = PlanProgram {
+        object: 0,
         name: "p0".into(),
         hook: Hook::ProbeReturn,
         saver: Some("s0".into()),
+        tracepoint: 0,
         sites: vec![site],
         origin: "a.aspect:3".into(),
     };
     let plan = Plan {
         domain: 1,
-        object: vec![0x7f, 0x45],
+        objects: vec![vec![0x7f, 0x45]],
         programs: vec![program],
         buffer: 4096,
         flow_table: 9,

@@ -154,9 +154,8 @@ fn pipe() -> io::Result<(File, File)> {
 fn record(process: &str, groups: &str, programs: &str) -> Result<(), Error> {
     let process: u32 = process.parse()?;
     let kernel = xweave_code::Kernel::live()?;
-    let cache = xweave_weave::cache_directory()?;
     let choice = xweave_weave::EventChoice::new(xweave_weave::Group::list(groups)?, None);
-    let plan = xweave_weave::events(&kernel, &choice, RING, &cache)?.plan;
+    let plan = xweave_weave::events(&kernel, &choice, RING, xweave_programs::library().events)?.plan;
     let mut plan = plan.ok_or("the kernel has no place for any of them")?;
     plan.programs.retain(|program| programs.split(',').any(|name| name == program.name));
     let object = open(&plan, process)?;

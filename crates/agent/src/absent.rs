@@ -66,9 +66,11 @@ mod tests {
             arguments: 0,
         };
         let program = |sites| PlanProgram {
+            object: 0,
             name: String::new(),
             hook: Hook::Entry,
             saver: None,
+            tracepoint: 0,
             sites,
             origin: "x.aspect:1 sent".into(),
         };

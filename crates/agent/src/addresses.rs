@@ -130,9 +130,11 @@ mod tests {
     #[test]
     fn an_instruction_has_its_own_address_and_a_tracepoint_none() {
         let program = |hook, site, function: &str, offset| PlanProgram {
+            object: 0,
             name: String::new(),
             hook,
             saver: None,
+            tracepoint: 0,
             sites: vec![PlanSite {
                 optional: false,
                 site,
@@ -148,7 +150,7 @@ mod tests {
         };
         let plan = Plan {
             domain: 1,
-            object: Vec::new(),
+            objects: vec![Vec::new()],
             programs: vec![
                 program(Hook::Entry, 1, "f", 0),
                 program(Hook::Instruction, 2, "f", 5),

@@ -234,12 +234,9 @@ mod tests {
     /// The built-in probes of tracepoints, with rings of so many bytes together; none where that is not allowed.
     fn woven(buffer: u32, groups: &[xweave_weave::Group]) -> Option<Events> {
         let kernel = xweave_code::Kernel::live().unwrap();
-        let cache = tempfile::tempdir().unwrap();
-        let mut plan =
-            xweave_weave::events(&kernel, &EventChoice::new(groups.to_vec(), None), buffer, cache.path())
-                .unwrap()
-                .plan
-                .unwrap();
+        let choice = EventChoice::new(groups.to_vec(), None);
+        let found = xweave_weave::events(&kernel, &choice, buffer, xweave_programs::library().events);
+        let mut plan = found.unwrap().plan.unwrap();
         plan.programs.retain(|program| program.hook == Hook::Tracepoint);
         match Events::weave(&plan, &Watch { cancel: &Cancel::default(), tell: &|_, _| {} }) {
             Err(Error::Load { error, .. }) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
@@ -304,9 +301,9 @@ mod tests {
     #[test]
     fn this_kernel_takes_the_programs_of_tracepoints() {
         let kernel = xweave_code::Kernel::live().unwrap();
-        let cache = tempfile::tempdir().unwrap();
         let choice = EventChoice::new(xweave_weave::Group::ALL.to_vec(), "line:Call-ID".parse().ok());
-        let mut plan = xweave_weave::events(&kernel, &choice, 1 << 16, cache.path()).unwrap().plan.unwrap();
+        let found = xweave_weave::events(&kernel, &choice, 1 << 16, xweave_programs::library().events);
+        let mut plan = found.unwrap().plan.unwrap();
         // Some machines allow no programs at functions; the lab does.
         plan.programs.retain(|program| program.hook == Hook::Tracepoint);
         let mut left_out = Vec::new();

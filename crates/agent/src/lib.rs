@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Modules: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
-//! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
+//! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `objects`, `load` and `attach` do
 //! their work, with `settings` of the kernel that make it fast; `pages` are what its page cache holds, and [`pagemap`] where pages are; `knobs` are those that an experiment changes, `affinity` among them, and
 //! [`ksm`] those of KSM, which one process `alone` changes; the `book` has what all were before; recording may go on in the `background`; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
@@ -46,6 +46,7 @@ mod listen;
 mod listeners;
 mod load;
 mod modules;
+mod objects;
 mod output;
 pub mod pagemap;
 mod pages;

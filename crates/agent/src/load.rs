@@ -1,4 +1,4 @@
-//! Loading a plan's object: a program for each place that needs one of its own.
+//! Loading a plan's programs: one for each place that needs one of its own.
 //!
 //! One compiled program serves many functions. Entry and return hooks (fentry, fexit) bind a program
 //! to one function when it is loaded, so the program that libbpf has loaded and relocated is loaded
@@ -19,82 +19,25 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object};
 use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, VariablePlace};
 
 use crate::{
     addresses::Addresses,
     error::Error,
-    guard,
     hook::{Hooked, Part, attach_type, cookie, is_bound},
     kernel_btf::KernelBtf,
-    probe, program, rings, running,
+    objects::{LISTER, Objects, TRACEPOINTS, map, tracepoints_of},
+    probe, program, running,
     stand_in::Target,
 };
 
-/// The prelude's program that lists programs.
-const LISTER: &str = "xw_programs";
-
-/// Opens the object, and has libbpf load what the plan names of it.
-pub(crate) fn load_object(plan: &Plan, sites: usize) -> Result<Object, Error> {
-    let log = Log::capture();
-    open(plan, sites).and_then(OpenObject::load).map_err(|error| Error::Load { error, log: log.take() })
-}
-
-fn open(plan: &Plan, sites: usize) -> Result<OpenObject, libbpf_rs::Error> {
-    let entries = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
-    let any_instruction = plan.programs.iter().any(|program| program.hook == Hook::Instruction);
-    let any_saver = plan.programs.iter().any(|program| program.saver.is_some());
-    let mut object = ObjectBuilder::default().name("xweave")?.open_memory(&plan.object)?;
-    rings::size_table(&mut object)?;
-    for mut map in object.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        match name.as_str() {
-            guard::MAP => map.reuse_fd(guard::shared()?.as_fd())?,
-            // Its memory is taken at once, and hardly anybody needs it.
-            "xw_calls" if !any_saver => map.set_max_entries(1)?,
-            "xw_tallies" | "xw_running" => map.set_max_entries(entries(sites))?,
-            "xw_variables" if any_instruction => map.set_max_entries(entries(sites))?,
-            "xw_tracepoints" => map.set_max_entries(entries(tracepoints(plan).count()))?,
-            name if name.starts_with("xw_flow_") => map.set_max_entries(buckets(plan))?,
-            _ => {}
-        }
-    }
-    let mut targets: HashMap<&str, Option<String>> = HashMap::new();
-    for program in &plan.programs {
-        let first = program.sites.first().map(in_module);
-        targets.insert(&program.name, first.filter(|_| is_bound(program.hook)));
-        targets.extend(program.saver.as_deref().map(|saver| (saver, None)));
-    }
-    for mut program in object.progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        match targets.get(name.as_str()) {
-            Some(Some(target)) => program.set_attach_target(0, Some(target.clone()))?,
-            Some(None) => {}
-            None if name == LISTER => {}
-            None => program.set_autoload(false),
-        }
-    }
-    Ok(object)
-}
-
-/// How many buckets each flow table has: a power of two, with room for three and a half times the keys at
-/// least. So each finds a slot within the prelude's reach, though they are not spread evenly.
-pub(crate) fn buckets(plan: &Plan) -> u32 {
-    plan.flow_table.div_ceil(2).next_power_of_two()
-}
-
 /// A function as libbpf and the kernel want it named.
-fn in_module(site: &PlanSite) -> String {
+pub(crate) fn in_module(site: &PlanSite) -> String {
     match &site.module {
         Some(module) => format!("{module}:{}", site.function),
         None => site.function.clone(),
     }
-}
-
-/// The join points that are tracepoints, with their places.
-fn tracepoints(plan: &Plan) -> impl Iterator<Item = (u32, &PlanSite)> {
-    places(plan).filter(|(what, ..)| what.hook == Hook::Tracepoint).map(|(_, site, place)| (place, site))
 }
 
 /// All join points: with their programs, and the places of their first clauses.
@@ -118,12 +61,12 @@ pub(crate) struct Loaded<'p> {
 /// Fills the plan's tables, and loads what libbpf has not: a copy of each bound program for each further
 /// place, and the spares.
 pub(crate) fn load<'p>(
-    object: &Object,
+    objects: &Objects,
     plan: &'p Plan,
     addresses: &Addresses<'p>,
 ) -> Result<Loaded<'p>, Error> {
-    let spare_cookies = fill_tables(object, plan)?;
-    let mut loader = Loader { object, btf: KernelBtf::default(), shared: HashMap::new(), spare_cookies };
+    let spare_cookies = fill_tables(objects, plan)?;
+    let mut loader = Loader { objects, btf: KernelBtf::default(), shared: HashMap::new(), spare_cookies };
     let (mut loaded, mut targets) = (Vec::new(), Vec::new());
     for (what, site, place) in places(plan) {
         let mut add = |part, program, probe| {
@@ -131,7 +74,7 @@ pub(crate) fn load<'p>(
         };
         if is_bound(what.hook) {
             let main = match what.sites.first() {
-                Some(first) if first == site => loader.first_copy(&what.name)?,
+                Some(first) if first == site => loader.first_copy(what.object, &what.name)?,
                 _ => loader.further_copy(what, site, Part::Main)?.into(),
             };
             let spare = if what.hook == Hook::Tracepoint {
@@ -160,42 +103,49 @@ pub(crate) fn load<'p>(
             },
         };
         if let Some(saver) = &what.saver {
-            add(Part::Saver, loader.first_copy(saver)?, Some(probe.clone()));
+            add(Part::Saver, loader.first_copy(what.object, saver)?, Some(probe.clone()));
         }
-        add(Part::Main, loader.first_copy(&what.name)?, Some(probe));
+        add(Part::Main, loader.first_copy(what.object, &what.name)?, Some(probe));
     }
     tell_spares(&mut loader, &loaded)?;
     Ok(Loaded { hooked: loaded, targets })
 }
 
-/// Writes what programs look up by their place or number. Gives the table in which the spares of tracepoints
-/// find their cookies, where there are any: in the other are those of the programs themselves.
-fn fill_tables(object: &Object, plan: &Plan) -> Result<Option<MapHandle>, Error> {
+/// Writes what programs look up by their place or number. Gives, for each object, the table in which the spares of
+/// tracepoints find their cookies, where there are any: in the object's own are those of the programs themselves.
+fn fill_tables(objects: &Objects, plan: &Plan) -> Result<Vec<Option<MapHandle>>, Error> {
     // Domain and CPU are in the counters from the beginning: so a new ID is one addition.
     let cpus = 0..libbpf_rs::num_possible_cpus()? as u64;
     let before_first: Vec<_> =
         cpus.map(|cpu| (u64::from(plan.domain) << 56 | (cpu & 0xfff) << 44).to_le_bytes().to_vec()).collect();
-    map(object, "xw_last_flow")?.update_percpu(&0u32.to_le_bytes(), &before_first, MapFlags::ANY)?;
+    objects.map("xw_last_flow")?.update_percpu(&0u32.to_le_bytes(), &before_first, MapFlags::ANY)?;
     for (_, site, place) in places(plan).filter(|(_, site, _)| !site.places.is_empty()) {
-        let table = map(object, "xw_variables")?;
+        let table = objects.map("xw_variables")?;
         table.update(&place.to_le_bytes(), &variables(&site.places), MapFlags::ANY)?;
     }
-    let count = u32::try_from(tracepoints(plan).count()).unwrap_or(u32::MAX);
-    if count == 0 {
-        return Ok(None);
+    let mut all_spares = Vec::new();
+    for number in (0..).zip(&plan.objects).map(|(number, _)| number) {
+        let count = tracepoints_of(plan, number);
+        if count == 0 {
+            all_spares.push(None);
+            continue;
+        }
+        let table = map(objects.get(number)?, TRACEPOINTS)?;
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+            ..Default::default()
+        };
+        let spares = MapHandle::create(MapType::Array, Some("xw_spares"), 4, 8, count, &options)?;
+        let at_tracepoints =
+            places(plan).filter(|(what, ..)| what.object == number && what.hook == Hook::Tracepoint);
+        for (what, site, place) in at_tracepoints {
+            let cookie = |part| cookie(part, place, site).to_le_bytes();
+            table.update(&what.tracepoint.to_le_bytes(), &cookie(Part::Main), MapFlags::ANY)?;
+            spares.update(&what.tracepoint.to_le_bytes(), &cookie(Part::Spare), MapFlags::ANY)?;
+        }
+        all_spares.push(Some(spares));
     }
-    let table = map(object, "xw_tracepoints")?;
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        ..Default::default()
-    };
-    let spares = MapHandle::create(MapType::Array, Some("xw_spares"), 4, 8, count, &options)?;
-    for (nth, (place, site)) in (0u32..).zip(tracepoints(plan)) {
-        let cookie = |part| cookie(part, place, site).to_le_bytes();
-        table.update(&nth.to_le_bytes(), &cookie(Part::Main), MapFlags::ANY)?;
-        spares.update(&nth.to_le_bytes(), &cookie(Part::Spare), MapFlags::ANY)?;
-    }
-    Ok(Some(spares))
+    Ok(all_spares)
 }
 
 /// `struct xw_variables` of the prelude.
@@ -217,8 +167,8 @@ fn tell_spares<'p>(loader: &mut Loader<'_, 'p>, loaded: &[Hooked<'p>]) -> Result
     if bound.peek().is_none() {
         return Ok(());
     }
-    let running = running::addresses(loader.first_copy(LISTER)?.as_fd()).map_err(Error::Running)?;
-    let places = map(loader.object, "xw_running")?;
+    let running = running::addresses(loader.first_copy(0, LISTER)?.as_fd()).map_err(Error::Running)?;
+    let places = loader.objects.map("xw_running")?;
     for hooked in bound {
         let id = program_info(hooked.program.as_fd()).id;
         let address = running.get(&u64::from(id)).copied().unwrap_or(0);
@@ -228,32 +178,33 @@ fn tell_spares<'p>(loader: &mut Loader<'_, 'p>, loaded: &[Hooked<'p>]) -> Result
 }
 
 struct Loader<'o, 'p> {
-    object: &'o Object,
+    objects: &'o Objects,
     btf: KernelBtf,
-    /// What libbpf loaded, by name.
-    shared: HashMap<&'p str, Arc<OwnedFd>>,
-    spare_cookies: Option<MapHandle>,
+    /// What libbpf loaded, by object and name.
+    shared: HashMap<(u32, &'p str), Arc<OwnedFd>>,
+    /// By object: see [`fill_tables`].
+    spare_cookies: Vec<Option<MapHandle>>,
 }
 
 impl<'p> Loader<'_, 'p> {
     /// The copy that libbpf loaded: for a program's first place, and for all that are probes.
-    fn first_copy(&mut self, name: &'p str) -> Result<Arc<OwnedFd>, Error> {
-        if let Some(known) = self.shared.get(name) {
+    fn first_copy(&mut self, object: u32, name: &'p str) -> Result<Arc<OwnedFd>, Error> {
+        if let Some(known) = self.shared.get(&(object, name)) {
             return Ok(Arc::clone(known));
         }
-        let program = self.object.progs().find(|program| program.name() == name);
-        let program = program.ok_or_else(|| Error::Plan(format!("no program {name}")))?;
+        let program = program_named(self.objects.get(object)?, name)?;
         let program = program.as_fd().try_clone_to_owned().map_err(Error::Copy)?;
-        Ok(Arc::clone(self.shared.entry(name).or_insert(Arc::new(program))))
+        Ok(Arc::clone(self.shared.entry((object, name)).or_insert(Arc::new(program))))
     }
 
     /// Loads the program once more, for another place, or as a spare.
     fn further_copy(&mut self, program: &PlanProgram, site: &PlanSite, part: Part) -> Result<OwnedFd, Error> {
-        let found = self.object.progs().find(|p| p.name() == program.name.as_str());
-        let loaded = found.ok_or_else(|| Error::Plan(format!("no program {}", program.name)))?;
+        let object = self.objects.get(program.object)?;
+        let loaded = program_named(object, &program.name)?;
         let mut instructions = loaded.insns().to_vec();
-        if let (Part::Spare, Hook::Tracepoint, Some(cookies)) = (part, program.hook, &self.spare_cookies) {
-            let table = map(self.object, "xw_tracepoints")?.as_fd().as_raw_fd();
+        let cookies = usize::try_from(program.object).ok().and_then(|nth| self.spare_cookies.get(nth));
+        if let (Part::Spare, Hook::Tracepoint, Some(Some(cookies))) = (part, program.hook, cookies) {
+            let table = map(object, TRACEPOINTS)?.as_fd().as_raw_fd();
             refer_to(&mut instructions, table, cookies.as_fd().as_raw_fd());
         }
         self.bind(program, site, &instructions, Some(&loaded))
@@ -279,7 +230,7 @@ impl<'p> Loader<'_, 'p> {
         };
         options.sz = size_of_val(&options) as u64;
         if let Some(of) = of {
-            self.describe(of, &mut options);
+            describe(self.objects.get(program.object)?, of, &mut options);
         }
         // Quietly at first: a log costs the verifier time.
         for level in [0, 1] {
@@ -313,27 +264,33 @@ impl<'p> Loader<'_, 'p> {
             log: tail(&text, 12),
         })
     }
+}
 
-    /// Tells of a program's functions and lines: the verifier goes through global functions once where it knows which
-    /// they are.
-    fn describe(&self, program: &libbpf_rs::Program<'_>, options: &mut libbpf_sys::bpf_prog_load_opts) {
-        let of = program.as_libbpf_object().as_ptr();
-        let size = |size: usize| u32::try_from(size).unwrap_or(0);
-        // SAFETY: both objects live as long as the loader's; what is told of the program's functions and lines
-        // belongs to it.
-        unsafe {
-            let types = libbpf_sys::bpf_object__btf_fd(self.object.as_libbpf_object().as_ptr());
-            if let Ok(types) = u32::try_from(types) {
-                options.prog_btf_fd = types;
-                options.func_info = libbpf_sys::bpf_program__func_info(of).cast();
-                options.func_info_cnt = libbpf_sys::bpf_program__func_info_cnt(of);
-                options.func_info_rec_size = size(size_of::<libbpf_sys::bpf_func_info>());
-                options.line_info = libbpf_sys::bpf_program__line_info(of).cast();
-                options.line_info_cnt = libbpf_sys::bpf_program__line_info_cnt(of);
-                options.line_info_rec_size = size(size_of::<libbpf_sys::bpf_line_info>());
-            }
+/// Tells of a program's functions and lines: the verifier goes through global functions once where it knows which
+/// they are.
+fn describe(object: &Object, program: &libbpf_rs::Program<'_>, options: &mut libbpf_sys::bpf_prog_load_opts) {
+    let of = program.as_libbpf_object().as_ptr();
+    let size = |size: usize| u32::try_from(size).unwrap_or(0);
+    // SAFETY: both live as long as the loader's objects; what is told of the program's functions and lines belongs to
+    // it.
+    unsafe {
+        let types = libbpf_sys::bpf_object__btf_fd(object.as_libbpf_object().as_ptr());
+        if let Ok(types) = u32::try_from(types) {
+            options.prog_btf_fd = types;
+            options.func_info = libbpf_sys::bpf_program__func_info(of).cast();
+            options.func_info_cnt = libbpf_sys::bpf_program__func_info_cnt(of);
+            options.func_info_rec_size = size(size_of::<libbpf_sys::bpf_func_info>());
+            options.line_info = libbpf_sys::bpf_program__line_info(of).cast();
+            options.line_info_cnt = libbpf_sys::bpf_program__line_info_cnt(of);
+            options.line_info_rec_size = size(size_of::<libbpf_sys::bpf_line_info>());
         }
     }
+}
+
+/// A program of an object, by its name.
+fn program_named<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Program<'o>, Error> {
+    let program = object.progs().find(|program| program.name() == name);
+    program.ok_or_else(|| Error::Plan(format!("no program {name}")))
 }
 
 /// Makes a program refer to another map than it did: kernels before 6.10 do not tell programs at tracepoints
@@ -347,10 +304,6 @@ fn refer_to(instructions: &mut [libbpf_sys::bpf_insn], map: i32, instead: i32) {
             instruction.imm = instead;
         }
     }
-}
-
-pub(crate) fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>, Error> {
-    object.maps().find(|map| map.name() == name).ok_or_else(|| Error::Plan(format!("no map {name}")))
 }
 
 /// A map by the end of its name: libbpf puts the object's before those of sections that every object has.

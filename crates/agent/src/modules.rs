@@ -104,13 +104,21 @@ mod tests {
             arguments: 0,
         };
         let sites = sites.iter().map(site).collect();
-        PlanProgram { name: String::new(), hook, saver: None, sites, origin: String::new() }
+        PlanProgram {
+            object: 0,
+            name: String::new(),
+            hook,
+            saver: None,
+            tracepoint: 0,
+            sites,
+            origin: String::new(),
+        }
     }
 
     fn plan() -> Plan {
         Plan {
             domain: 1,
-            object: Vec::new(),
+            objects: Vec::new(),
             programs: vec![
                 program(Hook::Instruction, &[(1, 2, Some("dummy")), (3, 1, None), (4, 1, Some("tun"))]),
                 program(Hook::ProbeReturn, &[(5, 1, Some("dummy"))]),

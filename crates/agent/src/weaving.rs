@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use xweave_wire::{
     message::{Loss, Shared, SharingGuest, SiteLoss, SkippedSite},
     plan::Plan,
@@ -17,7 +17,8 @@ use crate::{
     attach::{Link, Links, Watch, attach},
     error::Error,
     hook::{Hooked, Part},
-    load::{Loaded, buckets, load, load_object, map, program_info},
+    load::{Loaded, load, program_info},
+    objects::{Objects, buckets},
     prototype::Mistyped,
     rings, shared,
     stand_in::Target,
@@ -60,7 +61,7 @@ pub(crate) struct Woven {
     targets: Vec<Target>,
     /// By place in the plan.
     sites: Vec<u32>,
-    object: Object,
+    objects: Objects,
     rings: Vec<MapHandle>,
     last_bucket: u32,
     /// Whether the host is told what buffers carry.
@@ -87,15 +88,15 @@ impl Woven {
             .flat_map(|site| site.site..site.site + site.clauses)
             .collect();
         make_room(sites.len());
-        let object = load_object(plan, sites.len())?;
-        let rings = rings::fill_table(&map(&object, rings::TABLE)?, plan.buffer)?;
+        let objects = Objects::load(plan, sites.len())?;
+        let rings = rings::fill_table(&objects.map(rings::TABLE)?, plan.buffer)?;
         let (links, counted, skipped, targets) = Default::default();
         let mut woven = Self {
             counted,
             links,
             targets,
             sites,
-            object,
+            objects,
             rings,
             last_bucket: buckets(plan) - 1,
             shares: false,
@@ -104,7 +105,7 @@ impl Woven {
             skipped,
         };
         woven.set_state(State::Off)?;
-        let Loaded { hooked: loaded, targets } = load(&woven.object, plan, addresses)?;
+        let Loaded { hooked: loaded, targets } = load(&woven.objects, plan, addresses)?;
         woven.targets = targets;
         let mistyped = Mistyped::of(plan, addresses);
         let attached = attach(&loaded, &mistyped, plan.serial_attach, watch)?;
@@ -139,7 +140,7 @@ impl Woven {
         let flags = [self.shares, self.hears_all, self.emulated].map(u32::from);
         let config = [state as u32, self.last_bucket].into_iter().chain(flags);
         let value: Vec<u8> = config.flat_map(u32::to_le_bytes).collect();
-        map(&self.object, "xw_config")?.update(&0u32.to_le_bytes(), &value, MapFlags::ANY)?;
+        self.objects.map("xw_config")?.update(&0u32.to_le_bytes(), &value, MapFlags::ANY)?;
         Ok(())
     }
 
@@ -148,8 +149,7 @@ impl Woven {
     pub(crate) fn share(&mut self, secret: [u64; 2], emulated: bool) -> Shared {
         self.emulated = emulated && shared::has_virtio_net();
         let nothing = Shared { emulated: self.emulated, ..Shared::default() };
-        let table = self.object.maps().find(|map| map.name() == shared::TABLE);
-        match table.map(|table| shared::prepare(&table, secret)) {
+        match self.objects.find_map(shared::TABLE).map(|table| shared::prepare(&table, secret)) {
             Some(Ok(pages)) => {
                 self.shares = true;
                 Shared { pages, ..nothing }
@@ -169,15 +169,15 @@ impl Woven {
         domids: &[u16],
     ) -> Result<(), Error> {
         self.hears_all = all;
-        for table in self.object.maps() {
-            if table.name() == shared::GUESTS {
-                shared::listen_to(&table, guests)?;
-            } else if table.name() == shared::EMULATORS {
-                shared::follow(&table, emulators)?;
-            } else if table.name() == shared::XEN_GUESTS {
-                let domids: Vec<u32> = domids.iter().copied().map(u32::from).collect();
-                shared::follow(&table, &domids)?;
-            }
+        if let Some(table) = self.objects.find_map(shared::GUESTS) {
+            shared::listen_to(&table, guests)?;
+        }
+        if let Some(table) = self.objects.find_map(shared::EMULATORS) {
+            shared::follow(&table, emulators)?;
+        }
+        if let Some(table) = self.objects.find_map(shared::XEN_GUESTS) {
+            let domids: Vec<u32> = domids.iter().copied().map(u32::from).collect();
+            shared::follow(&table, &domids)?;
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Woven {
         let mut by_site: HashMap<u32, SiteLoss> = HashMap::new();
         let (mut unattributed, mut dropped) = (0, 0);
         let mut spare_runs: HashMap<u32, u64> = HashMap::new();
-        let tallies = map(&self.object, "xw_tallies")?;
+        let tallies = self.objects.map("xw_tallies")?;
         for (place, &site) in (0u32..).zip(&self.sites) {
             for cpu in tallies.lookup_percpu(&place.to_le_bytes(), MapFlags::ANY)?.unwrap_or_default() {
                 let entry = by_site.entry(site).or_insert(SiteLoss { site, ..SiteLoss::default() });
@@ -217,7 +217,7 @@ impl Woven {
 
     /// Local flow IDs that lost records, with how many.
     fn lossy_flows(&self) -> Result<Vec<(u64, u64)>, Error> {
-        let table = map(&self.object, "xw_lossy_flows")?;
+        let table = self.objects.map("xw_lossy_flows")?;
         let slots = table.lookup_batch(table.max_entries(), MapFlags::ANY, MapFlags::ANY)?;
         let flows = slots.map(|(_, slot)| (word(&slot, 0), word(&slot, 8)));
         Ok(flows.filter(|(flow, _)| *flow != 0).collect())

@@ -113,6 +113,14 @@ impl Side {
     }
 }
 
+/// The most tests that evaluating a filter takes: `XW_WHERE_TESTS` of `bpf/where.h`.
+///
+/// No part takes more than two: `tcp port 80` is a protocol and a port, `icmp` what is IPv4 and a protocol within.
+pub const TESTS: usize = 2 * MAX_PARTS;
+
+/// Filters have no more parts, so that no text can exhaust the stack, or the verifier.
+pub(crate) const MAX_PARTS: usize = 32;
+
 impl Filter {
     /// Calls `visit` for each part that is not made of others.
     pub fn leaves(&self, visit: &mut impl FnMut(&Self)) {

@@ -4,12 +4,9 @@
 
 use std::net::IpAddr;
 
-use crate::filter::{Filter, Protocol, Side, Where, Words, bits};
+use crate::filter::{Filter, MAX_PARTS, Protocol, Side, Where, Words, bits};
 use crate::grammar::{Parsed, Parser, expected, expected_of};
 use crate::lexer::{Lexeme, Lexer, SyntaxError};
-
-/// Filters have no more parts, so that no text can exhaust the stack, or the verifier.
-const MAX_PARTS: usize = 32;
 
 /// What comes after its qualifiers.
 #[derive(Clone, Copy, PartialEq, Eq)]

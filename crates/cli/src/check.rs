@@ -1,16 +1,21 @@
 //! `xweave check`: what would be woven where, without weaving it.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use xweave_access::IndexCache;
-use xweave_aspect::{Aspects, Diagnostic};
+use xweave_aspect::{Aspects, Diagnostic, Source};
 use xweave_code::Kernel;
 use xweave_report::{
     check,
     document::{self, check::Check},
 };
 use xweave_weave::{
-    CodeIndex, Domain, EventChoice, KernelFiles, Options, PayloadKey, Peer, Role, Weaving, unseen_calls,
+    AspectInput, CodeIndex, Compiler, Domain, EventChoice, KernelFiles, Library, Options, PayloadKey, Peer,
+    PortableText, Role, Weaving, unseen_calls,
 };
 
 use crate::{
@@ -32,6 +37,7 @@ use crate::{
 Examples:
   xweave check virtio-net --domain host=live --domain vm1=vmlinux,virtio_net.ko
   xweave check -e 'advice reads execution(vfs_read) { STORE_DATA1(count); }'
+  xweave check my.aspect --domain host=BTF --domain vm1=BTF --compile my.programs
   xweave check --events all")]
 pub struct Args {
     /// Aspect files, or names of aspects of the library
@@ -55,6 +61,9 @@ pub struct Args {
     /// Do not compile: needs no clang, and does not check C code
     #[arg(long)]
     no_compile: bool,
+    /// Write the aspects and their compiled programs into a file, which `record` takes as an aspect: it needs no clang
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_compile", "filter", "events", "key"])]
+    compile: Option<PathBuf>,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -63,28 +72,31 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     something_named("check", &args.aspects, &args.expression, args.events.as_ref())?;
-    let sources = xweave_aspect::read(&args.aspects, &args.expression, args.filter.as_deref());
-    let sources = sources.map_err(Failure::usage)?;
+    let input = xweave_weave::read_aspects(&args.aspects, &args.expression, args.filter.as_deref());
+    let AspectInput { sources, objects } = input.map_err(Failure::usage)?;
+    let library = Library { own: &objects, ..xweave_programs::library() };
     let cache = Cache::new()?;
     let domains = if args.domain.is_empty() { vec!["host=live".to_owned()] } else { args.domain };
     let domains = domains.iter().map(|text| Named::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    confine(&domains, &cache)?;
+    confine(&domains, &cache, args.compile.as_deref())?;
     let kernels = domains.iter().map(Named::kernel).collect::<Result<Vec<_>, _>>()?;
-    let (found, errors) = match xweave_aspect::parse(sources) {
+    let (found, errors) = match xweave_aspect::parse(sources.clone()) {
         Err(errors) => (Weaving::default(), errors),
-        Ok(aspects) => find(&aspects, &domains, &kernels, args.no_compile, &cache)?,
+        Ok(aspects) => {
+            let checked = Checked { aspects: &aspects, named: &domains, kernels: &kernels, cache: &cache };
+            let found = checked.find(&library, args.no_compile)?;
+            if let Some(file) = args.compile.as_deref().filter(|_| found.1.is_empty()) {
+                checked.compile(file, sources)?;
+            }
+            found
+        }
     };
     let wanted = EventChoice::new(args.events.map_or(Vec::new(), |groups| groups.0), args.key);
     let mut events = Vec::new();
     for (of, kernel) in domains.iter().zip(&kernels).filter(|_| !wanted.is_empty()) {
-        let found = if args.no_compile {
-            xweave_weave::places_of_events(kernel, &wanted)
-        } else {
-            // The size has no influence on what is compiled.
-            xweave_weave::events(kernel, &wanted, 4096, &cache.objects)
-                .map_err(|error| Failure::Failed(error.to_string()))?
-        };
-        events.push((of.name.as_str(), found));
+        // The size has no influence on what is found.
+        let found = xweave_weave::events(kernel, &wanted, 4096, library.events);
+        events.push((of.name.as_str(), found.map_err(|error| Failure::Failed(error.to_string()))?));
     }
     if args.json {
         shown::print(|out| document::write(out, &Check::new(&found, &events, &errors)))?;
@@ -103,47 +115,91 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What would be woven, and mistakes: where there are any, nothing would.
-fn find(
-    aspects: &Aspects,
-    named: &[Named<'_>],
-    kernels: &[Kernel],
-    no_compile: bool,
-    cache: &Cache,
-) -> Result<(Weaving, Vec<Diagnostic>), Failure> {
-    let peers: Vec<_> =
-        named.iter().map(|of| Peer { name: of.name.clone(), role: Role::of(&of.name) }).collect();
-    let mut code = Vec::new();
-    for (of, peer) in named.iter().zip(&peers) {
-        // Debug information tells lines, and which calls are inlined.
-        let needed = xweave_weave::needs_code(aspects, &peers, peer) || of.files.have_debug_info();
-        code.push(if needed { of.code(cache)? } else { Vec::new() });
+/// What is checked.
+struct Checked<'a> {
+    aspects: &'a Aspects,
+    named: &'a [Named<'a>],
+    kernels: &'a [Kernel],
+    cache: &'a Cache,
+}
+
+impl Checked<'_> {
+    fn peers(&self) -> Vec<Peer> {
+        self.named.iter().map(|of| Peer { name: of.name.clone(), role: Role::of(&of.name) }).collect()
     }
-    let parts = (1..=u8::MAX).zip(peers).zip(kernels.iter().zip(&code));
-    let domains: Vec<_> = parts
-        .map(|((number, Peer { name, role }), (kernel, code))| Domain { name, role, number, kernel, code })
-        .collect();
-    let found = if no_compile {
-        xweave_weave::resolve(aspects, &domains, 1)
-    } else {
-        // The sizes have no influence on what is compiled.
-        let cache = cache.objects.clone();
-        let options = Options { first_site: 1, buffer: 4096, flow_table: 1, serial_attach: false, cache };
-        xweave_weave::weave(aspects, &domains, &options)
-    };
-    let (mut found, errors) = match found {
-        Ok(mut found) => {
-            for (woven, of) in found.domains.iter().zip(named) {
-                let symbols = of.files.symbols();
-                let unseen = unseen_calls::diagnostics(woven, symbols.iter().map(String::as_str));
-                found.warnings.extend(unseen);
+
+    /// What is known of the instructions of each domain's kernel, where that matters.
+    fn code(&self, peers: &[Peer]) -> Result<Vec<Vec<CodeIndex>>, Failure> {
+        let code = |(of, peer): (&Named<'_>, &Peer)| {
+            // Debug information tells lines, and which calls are inlined.
+            let needed = xweave_weave::needs_code(self.aspects, peers, peer) || of.files.have_debug_info();
+            if needed { of.code(self.cache) } else { Ok(Vec::new()) }
+        };
+        self.named.iter().zip(peers).map(code).collect()
+    }
+
+    fn domains<'d>(&'d self, code: &'d [Vec<CodeIndex>]) -> Vec<Domain<'d>> {
+        let parts = (1..=u8::MAX).zip(self.peers()).zip(self.kernels.iter().zip(code));
+        parts
+            .map(|((number, Peer { name, role }), (kernel, code))| Domain {
+                name,
+                role,
+                number,
+                kernel,
+                code,
+            })
+            .collect()
+    }
+
+    /// What would be woven, and mistakes: where there are any, nothing would.
+    fn find(&self, library: &Library<'_>, no_compile: bool) -> Result<(Weaving, Vec<Diagnostic>), Failure> {
+        let code = self.code(&self.peers())?;
+        let domains = self.domains(&code);
+        let found = if no_compile {
+            xweave_weave::resolve(self.aspects, &domains, 1)
+        } else {
+            // The sizes have no influence on what is compiled.
+            let cache = self.cache.objects.clone();
+            let options = Options { first_site: 1, buffer: 4096, flow_table: 1, cache, ..Options::default() };
+            xweave_weave::weave(self.aspects, &domains, &options, library)
+        };
+        let (mut found, errors) = match found {
+            Ok(mut found) => {
+                for (woven, of) in found.domains.iter().zip(self.named) {
+                    let symbols = of.files.symbols();
+                    let unseen = unseen_calls::diagnostics(woven, symbols.iter().map(String::as_str));
+                    found.warnings.extend(unseen);
+                }
+                (found, Vec::new())
             }
-            (found, Vec::new())
+            Err(errors) => (Weaving::default(), errors),
+        };
+        found.warnings.splice(0..0, self.aspects.warnings.iter().cloned());
+        Ok((found, errors))
+    }
+
+    /// Writes the aspects, whose texts these are, and their programs into a file.
+    fn compile(&self, file: &Path, sources: Vec<Source>) -> Result<(), Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
+        let compiler = Compiler::find().map_err(|error| failed(&error))?;
+        let peers = self.peers();
+        let code = self.code(&peers)?;
+        let mut objects = Vec::new();
+        for domain in self.domains(&code) {
+            let text = PortableText::new(self.aspects, &peers, &[domain]);
+            let text = text.map_err(|said| {
+                let said: Vec<_> = said.iter().map(shown::diagnostic).collect();
+                Failure::Failed(said.join("\n"))
+            })?;
+            let Some(text) = text else { continue };
+            let object = text.compile(self.aspects, &compiler, &self.cache.objects);
+            let object = object.map_err(|error| failed(&error))?;
+            if !objects.contains(&object) {
+                objects.push(object);
+            }
         }
-        Err(errors) => (Weaving::default(), errors),
-    };
-    found.warnings.splice(0..0, aspects.warnings.iter().cloned());
-    Ok((found, errors))
+        xweave_weave::write_bundle(file, AspectInput { sources, objects }).map_err(|error| failed(&error))
+    }
 }
 
 /// Where what is made is kept.
@@ -197,11 +253,12 @@ impl<'a> Named<'a> {
 }
 
 /// Gives up what these domains, the compiler and the caches are not.
-fn confine(domains: &[Named<'_>], cache: &Cache) -> Result<(), Failure> {
+fn confine(domains: &[Named<'_>], cache: &Cache, written: Option<&Path>) -> Result<(), Failure> {
     let live = domains.iter().any(|of| of.files == KernelFiles::Live);
     let files = domains.iter().flat_map(|of| of.files.paths());
     let only = Only::reading(files.chain(live.then_some(&*cache.live).filter(|live| live.exists())));
     let only = only.starting(xweave_weave::find_clang());
     let only = only.writing_in(&cache.objects).writing_in(&cache.indices);
+    let only = written.into_iter().fold(only, Only::writing);
     if live { only.and_this_kernel() } else { only }.apply()
 }

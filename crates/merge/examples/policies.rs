@@ -70,9 +70,6 @@ struct Args {
     /// The guests work for as long as this file exists
     #[arg(long)]
     working: PathBuf,
-    /// Where compiled objects are kept
-    #[arg(long, default_value = "/root/.cache/xweave")]
-    cache: PathBuf,
 }
 
 /// A page of a guest's: its process, and where it is there.
@@ -84,7 +81,7 @@ fn main() -> Result<()> {
         return Err(Command::new("xweave").args(std::env::args_os().skip(1)).exec().into());
     }
     let args = Args::parse();
-    let slots = Slots::read(&args.cache)?;
+    let slots = Slots::read()?;
     let host = Host::look(&xweave_agent::vms())?;
     let mut run = Run {
         begun: Instant::now(),
@@ -255,7 +252,7 @@ impl Run {
                 allowed: Allowed { inject: true, ..Allowed::default() },
             };
             let host = Host::look(&xweave_agent::vms())?;
-            let made = merging::merge(asked, &host, &self.args.cache, Some(&mut pace), || false)?;
+            let made = merging::merge(asked, &host, Some(&mut pace), || false)?;
             if made.taken.made > 0 {
                 self.first += 2 * made.marked.saturating_sub(pages);
                 pages = made.marked;

@@ -1,9 +1,6 @@
 //! Merging what guests hold twice, once: from what they say to what came of it.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use xweave_agent::ksm::MOST_AT_A_TIME;
 use xweave_wire::pages::PAGE;
@@ -123,15 +120,14 @@ impl Pace {
     }
 }
 
-/// Marks what several guests hold, where it is not marked yet, and has KSM merge it; at its pace, if there is one. Compiled
-/// objects are kept in `cache`; it ends early when `ended` says so.
+/// Marks what several guests hold, where it is not marked yet, and has KSM merge it; at its pace, if there is one. It ends
+/// early when `ended` says so.
 ///
 /// # Errors
 /// [`MergeError`]. What was marked or merged until then stays so.
 pub fn merge(
     asked: Asked,
     host: &Host,
-    cache: &Path,
     mut pace: Option<&mut Pace>,
     ended: impl Fn() -> bool,
 ) -> Result<Outcome, MergeError> {
@@ -140,7 +136,7 @@ pub fn merge(
     let known =
         |(guest, pid): (&Guest, &Option<u32>)| pid.ok_or_else(|| MergeError::NoProcess(guest.name.clone()));
     let pids = guests.iter().zip(&pids).map(known).collect::<Result<Vec<u32>, MergeError>>()?;
-    let slots = Slots::read(cache)?;
+    let slots = Slots::read()?;
     let mut plan = Plan::of(&guests, &pids, &slots, same_by);
     drop(guests);
     if host.ksm.is_some_and(Ksm::is_within_nodes) {

@@ -2,12 +2,11 @@
 //!
 //! Read by a BPF iterator over the files that processes have open (`bpf/kvm-slots.c`). Linux 6.1 to 6.12.
 
-use std::{collections::BTreeMap, io::Read, path::Path};
+use std::{collections::BTreeMap, io::Read};
 
 use libbpf_rs::{Iter, IterOpts, ObjectBuilder};
 use xweave_wire::pages::PAGE;
 
-const SOURCE: &str = include_str!("../../../bpf/kvm-slots.c");
 const PROGRAM: &str = "kvm_slots";
 
 /// Bytes of what is told of a slot: `struct told` of the program.
@@ -38,9 +37,6 @@ pub struct Slots(BTreeMap<u32, Vec<Slot>>);
 /// Why slots are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum SlotsError {
-    /// The program is not compiled.
-    #[error("KVM's memory slots cannot be read: {0}")]
-    Compile(#[from] xweave_weave::Error),
     /// The kernel does not take it.
     #[error("KVM's memory slots cannot be read: {0}: it takes root, a kernel with BTF, and KVM")]
     Load(#[from] libbpf_rs::Error),
@@ -50,13 +46,12 @@ pub enum SlotsError {
 }
 
 impl Slots {
-    /// As they are now. Compiled objects are kept in that folder.
+    /// As they are now.
     ///
     /// # Errors
     /// [`SlotsError`].
-    pub fn read(cache: &Path) -> Result<Self, SlotsError> {
-        let object = xweave_weave::compile_c(SOURCE, cache)?;
-        let object = ObjectBuilder::default().open_memory(&object)?.load()?;
+    pub fn read() -> Result<Self, SlotsError> {
+        let object = ObjectBuilder::default().open_memory(xweave_programs::kvm_slots())?.load()?;
         let mut link = None;
         for program in object.progs_mut().filter(|program| program.name() == PROGRAM) {
             link = Some(program.attach_iter_with_opts(IterOpts::None)?);

@@ -19,9 +19,6 @@ use crate::{
     recording::{Means, answered, connect, introduce, read_facts},
 };
 
-/// The programs that tell which files have changed.
-const SOURCE: &str = include_str!("../../../bpf/page-cache.c");
-
 /// A guest, and what its page cache holds.
 #[derive(Clone, Debug)]
 pub struct DomainCache {
@@ -93,13 +90,7 @@ impl<'p> Caches<'p> {
     /// # Errors
     /// A guest does not answer; it is interrupted.
     pub fn watch(&mut self) -> Result<Vec<String>, Error> {
-        let compiled = xweave_weave::cache_directory().map_err(|error| error.to_string());
-        let compiled = compiled
-            .and_then(|cache| xweave_weave::compile_c(SOURCE, &cache).map_err(|error| error.to_string()));
-        let object = match compiled {
-            Ok(object) => object,
-            Err(error) => return Ok(vec![format!("guests go through all files each time: {error}")]),
-        };
+        let object = xweave_programs::page_cache().to_vec();
         let files = self.files.clone();
         self.ask_each(|_| Request::Watch { files: files.clone(), object: object.clone() })?;
         let mut reasons = Vec::new();

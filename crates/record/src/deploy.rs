@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! agent ─bytes─► input ─► [read: types, index, join points, C] ─► draft ─► checked ─┐ judged together, numbered ─► plan
-//!                                                                    └─► C ─► [compile: clang] ─► object ┘
+//!                                    which programs of the library fit: their objects ┤
+//!                               or, where none fit, C ─► [compile: clang] ─► object ┘
 //! ```
 //!
 //! A domain can spoil its own plan, which it could anyway, and no other's. What is kept for the next time follows that:
@@ -18,8 +19,7 @@
 //!   that only this domain in this boot asks for: a guest may call its kernel by any build ID;
 //! - an object is kept by the hash of all that the compiler saw, taken here. A domain may have had it compiled to do
 //!   harm, by C that is made for that: then only who has the very same C gets it, and that is who has the very same
-//!   types, functions and aspects. The probes of events of this machine itself serve guests, too, whose own would be the
-//!   same, and fewer.
+//!   types, functions and aspects.
 //!
 //! Modules: `input` is what a domain sent, `types` and `indices` are what is kept of it, `parcel` is how it is passed on,
 //! [`work`] is what the confined processes do, `meter` how far they are, `plan` has them do it and puts the answers together.
@@ -36,7 +36,7 @@ pub mod work;
 use std::{collections::VecDeque, time::Duration};
 
 use xweave_aspect::{Aspects, Diagnostic};
-use xweave_weave::Woven;
+use xweave_weave::{Library, Woven};
 
 use crate::{Error, Options, Phase, capture::Capture};
 use indices::Indices;
@@ -44,11 +44,14 @@ use input::Input;
 use types::Types;
 
 /// What is to be woven, and what people should know of it.
+#[derive(Default)]
 pub(crate) struct Deployment {
     /// By domain, in their order.
     pub(crate) woven: Vec<Woven>,
-    /// Probes of events that kernels have no place for.
+    /// What of the aspects and of the probes of events kernels have no place for: what the recording does not see.
     pub(crate) left_out: Vec<String>,
+    /// What makes no difference to the recording.
+    pub(crate) notes: Vec<String>,
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
@@ -56,6 +59,7 @@ pub(crate) struct Deployment {
 pub(crate) fn deploy(
     capture: &mut Capture<'_>,
     aspects: &Aspects,
+    library: &Library<'_>,
     options: &Options,
 ) -> Result<Deployment, Error> {
     let types = Types::new(&options.cache);
@@ -79,7 +83,7 @@ pub(crate) fn deploy(
         }
     }
     ask(capture, &mut inputs)?;
-    plan::plans(aspects, inputs, options, &types, &indices, &mut |phase| goes_on(capture, phase))
+    plan::plans((aspects, library), inputs, options, &types, &indices, &mut |phase| goes_on(capture, phase))
 }
 
 /// While others work: people are told how far that is, agents that we are there, and Ctrl-C is looked at.

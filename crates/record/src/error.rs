@@ -15,15 +15,6 @@ pub(crate) fn diagnostics(all: &[Diagnostic]) -> String {
 /// Why there is no recording, or why it ended early. All of these are for people: what, where, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The probes of events cannot be made.
-    #[error("domain {domain}: {reason}")]
-    Events {
-        /// Its name.
-        domain: String,
-        /// Why, and what to do.
-        #[source]
-        reason: xweave_weave::Error,
-    },
     /// No domain has a place for any of the probes, and there are no aspects.
     #[error("there is nothing to record: {0}")]
     NoEvents(String),
@@ -94,7 +85,7 @@ pub enum Error {
     Aspects(Vec<Diagnostic>),
     /// An aspect is neither a file nor in the library.
     #[error("{0}")]
-    AspectFile(#[from] xweave_aspect::Unreadable),
+    AspectFile(#[from] xweave_weave::InputError),
     /// No agent answers in a domain.
     #[error("domain {domain}: no agent answers ({transport}): {reason}")]
     Unreachable {
@@ -144,6 +135,17 @@ pub enum Error {
     /// Advice cannot be compiled.
     #[error("{0}")]
     Compiling(#[source] Cause),
+    /// Advice is to be compiled, and there is no compiler.
+    #[error(
+        "there is no clang in the path, and {why}: apt install clang, or compile them on a machine that has it (xweave \
+         check ASPECT… --domain {domain}=BTF --compile FILE) and record FILE"
+    )]
+    NoCompiler {
+        /// What is to be compiled, and why.
+        why: String,
+        /// A domain that it is to be compiled for.
+        domain: String,
+    },
     /// A `--symbols` argument that is not NAME=FILE.
     #[error(
         "`{0}` names no file of a kernel: write DOMAIN=FILE, for example vm1=/usr/lib/debug/boot/vmlinux-6.1.0"

@@ -12,7 +12,7 @@ use xweave_agent::Background;
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
 use xweave_trace::{Exit, Manifest, Writer};
-use xweave_weave::{Role, Skipped, Woven};
+use xweave_weave::{AspectInput, Library, Role, Skipped, Woven};
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
@@ -53,9 +53,13 @@ pub(crate) struct Means<'a> {
     /// How a domain is reached.
     pub(crate) open: &'a (dyn Fn(&DomainSpec) -> io::Result<Stream> + Sync),
     /// How plans are made.
-    pub(crate) deploy: &'a dyn Fn(&mut Capture<'_>, &Aspects, &Options) -> Result<Deployment, Error>,
+    pub(crate) deploy: &'a Deploy,
     pub(crate) pace: Pace,
 }
+
+/// Makes plans of aspects, with programs that were compiled before.
+pub(crate) type Deploy =
+    dyn Fn(&mut Capture<'_>, &Aspects, &Library<'_>, &Options) -> Result<Deployment, Error>;
 
 impl Means<'_> {
     /// By the domains' transports, of what their kernels are.
@@ -71,8 +75,10 @@ pub(crate) fn record_by(
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Outcome, Error> {
     Writer::check(&options.output, options.replace)?;
-    let sources = xweave_aspect::read(&options.aspects, &options.expressions, options.filter.as_deref())?;
+    let AspectInput { sources, objects } =
+        xweave_weave::read_aspects(&options.aspects, &options.expressions, options.filter.as_deref())?;
     let aspects = xweave_aspect::parse(sources).map_err(Error::Aspects)?;
+    let library = Library { own: &objects, ..xweave_programs::library() };
     let specs = domain::complete(&options.domains)?;
     domain::check_symbols(&options.symbols, &specs)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
@@ -83,8 +89,8 @@ pub(crate) fn record_by(
     let unidentified = xen::identify(&mut capture)?;
     introduce(&mut capture)?;
     unidentified.iter().for_each(|line| note(&mut capture, line));
-    let Deployment { woven, left_out, warnings: of_weaving } =
-        (means.deploy)(&mut capture, &aspects, options)?;
+    let Deployment { woven, left_out, notes, warnings: of_weaving } =
+        (means.deploy)(&mut capture, &aspects, &library, options)?;
     let diagnostics: Vec<_> = aspects.warnings.iter().cloned().chain(of_weaving).collect();
     diagnostics.iter().for_each(|diagnostic| capture.tell(Phase::Diagnosed { diagnostic }));
     let skipped = skipped(&woven);
@@ -92,7 +98,7 @@ pub(crate) fn record_by(
         let (function, clause, reason) = (&skipped.function, &skipped.clause, &skipped.reason);
         note(&mut capture, &format!("{domain}: {function} is not woven ({clause}): {reason}"));
     });
-    left_out.iter().for_each(|line| note(&mut capture, line));
+    left_out.iter().chain(&notes).for_each(|line| note(&mut capture, line));
     relate_clocks(&mut capture)?;
 
     let begun = Instant::now();

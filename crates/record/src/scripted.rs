@@ -112,7 +112,7 @@ pub(crate) fn record_over(
         }));
         connect(ours)
     };
-    let means = Means { open: &open, deploy: &|capture, _, _| plans(capture), pace };
+    let means = Means { open: &open, deploy: &|capture, _, _, _| plans(capture), pace };
     let outcome = record_by(options, &means, progress);
     let over = Instant::now();
     for agent in running.into_inner().unwrap() {
@@ -135,9 +135,11 @@ pub(crate) fn plan(domain: u8) -> Plan {
         optional: false,
     };
     let program = PlanProgram {
+        object: 0,
         name: "p0".to_owned(),
         hook: Hook::Entry,
         saver: None,
+        tracepoint: 0,
         sites: sites(domain).map(site).to_vec(),
         origin: "test".to_owned(),
     };
@@ -151,7 +153,7 @@ pub(crate) fn plan(domain: u8) -> Plan {
     let events = EventPlan { object: Vec::new(), programs: EVENTS.map(probe).to_vec(), buffer: 4096 };
     Plan {
         domain,
-        object: vec![0; 10_000],
+        objects: vec![vec![0; 10_000]],
         programs: vec![program],
         buffer: 4096,
         flow_table: 1,
@@ -199,10 +201,12 @@ fn plans(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             plan: plan(number),
             sites: sites(number).map(info).to_vec(),
             drop_reasons: Vec::new(),
+            line_sources: Vec::new(),
             skipped: Vec::new(),
+            absent: Vec::new(),
             counts: Vec::new(),
             inlined: Vec::new(),
         });
     }
-    Ok(Deployment { woven, left_out: Vec::new(), warnings: Vec::new() })
+    Ok(Deployment { woven, ..Deployment::default() })
 }

@@ -10,7 +10,7 @@ pub const PROBE_US: (f64, f64) = (0.06, 0.99);
 /// Join points that are named of a clause.
 const NAMED: usize = 4;
 
-/// Each clause in each domain with its join points, and what cannot be hooked.
+/// Each clause in each domain with its join points, what cannot be hooked, and what a kernel lacks.
 pub fn table(found: &Weaving) -> String {
     let mut table = String::new();
     for clause in found.clauses() {
@@ -51,6 +51,11 @@ pub fn table(found: &Weaving) -> String {
             let line =
                 format!("{:<10} {:<24} skipped {}: {}", domain.domain, of.clause, of.function, of.reason);
             table.push_str(&format!("{}\n", text::lines(&line)));
+        }
+        for of in &domain.absent {
+            let line =
+                format!("{:<10} {:<24} without {}: this kernel has none", domain.domain, of.clause, of.name);
+            table.push_str(&format!("{}\n", text::printable(&line)));
         }
     }
     table

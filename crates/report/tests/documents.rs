@@ -26,7 +26,7 @@ use xweave_trace::{
     Clock, Domain, Exit, Manifest, Method, Trace, Writer,
     event::{Event, Kind, State},
 };
-use xweave_weave::{Action, Counts, Events, SiteInfo, Skipped, Weaving, Woven};
+use xweave_weave::{Absent, Action, Counts, Events, SiteInfo, Skipped, Weaving, Woven};
 use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
 fn text(content: &impl Serialize) -> String {
@@ -120,7 +120,9 @@ fn check() {
         plan: xweave_wire::plan::Plan::default(),
         sites: vec![site(1, 0, Hook::Entry), site(2, 31, Hook::Instruction)],
         drop_reasons: Vec::new(),
+        line_sources: Vec::new(),
         skipped: vec![skipped],
+        absent: vec![Absent { clause: "reads".into(), name: "old_read".into() }],
         counts: vec![counts],
         inlined: Vec::new(),
     };
@@ -137,7 +139,8 @@ fn check() {
     assert_eq!(
         text(&check::Check::new(&found, &events, &[])),
         joined(
-            r#"{"advice":[{"action":"advice","domain":"vm1","file":"a.aspect","functions":["vfs_read",
+            r#"{"absent":[{"domain":"vm1","function":"old_read","name":"reads"}],
+               "advice":[{"action":"advice","domain":"vm1","file":"a.aspect","functions":["vfs_read",
                "vfs_read"],"line":2,"name":"reads","places":["vfs_read","vfs_read+0x1f"],
                "probe_us":[0.06,0.99],"probes":1,"sites":{"every":5,"first":2,"function":1},"woven":2}],
                "errors":[],"events":[{"domain":"vm1","left_out":["no\u009b such"],"probes":1}],"schema":2,
@@ -153,6 +156,7 @@ vm1        reads                    advice  vfs_read, vfs_read+0x1f  (a.aspect:2
                                             1 probes of instructions, 0.06 to 0.99 µs each time one is passed; \
 functions' hooks are calls
 vm1        reads                    skipped vfs_write: inlined
+vm1        reads                    without old_read: this kernel has none
 vm1        no\\u{9b} such
 2 join points and 1 event probe in 1 domain
 ");

@@ -15,6 +15,7 @@ pub(crate) use bounds::DROP_REASONS;
 pub use bounds::{DraftError, fit};
 
 use crate::Counts;
+use crate::events::EventConstants;
 
 /// What is to be woven into a domain, and the C that is to be compiled for it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -25,19 +26,32 @@ pub struct Draft {
     /// All join points: the first has the number 1.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub sites: Vec<SiteDraft>,
-    /// As in [`xweave_wire::plan::Plan::programs`].
+    /// As in [`xweave_wire::plan::Plan::programs`], whose objects are those of [`Draft::ready`], or the only one that the
+    /// text is compiled to.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub programs: Vec<PlanProgram>,
+    /// By program: the words of its context that its arguments are in.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    pub arguments: Vec<Vec<u8>>,
+    /// Numbers of the library's objects that have the programs; none if these are to be compiled.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::OBJECTS }>")]
+    pub ready: Vec<u32>,
+    /// Why the library's programs for these aspects do not fit this kernel, if there are such.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DIAGNOSTICS }>")]
+    pub unfit: Vec<String>,
     /// What patterns matched, but no hook can reach.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub skipped: Vec<SkippedDraft>,
+    /// What the aspects name, and say that a kernel may lack, and this one does.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    pub absent: Vec<AbsentDraft>,
     /// See [`crate::Woven::inlined`].
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub inlined: Vec<Inlined>,
     /// Why the kernel drops packets, where a program asks it.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DROP_REASONS }>")]
     pub drop_reasons: Vec<DropReason>,
-    /// The C of the programs; none where nothing is woven, or there are mistakes.
+    /// The C of the programs; `None` where nothing is to be compiled, or there are mistakes.
     pub text: Option<Text>,
     /// The built-in probes of events, if any are wanted.
     pub events: EventsDraft,
@@ -93,6 +107,15 @@ pub struct SkippedDraft {
     pub reason: String,
 }
 
+/// As [`crate::Absent`], with the item's place among all.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AbsentDraft {
+    /// The item's place among all.
+    pub item: u32,
+    /// See [`crate::Absent::name`].
+    pub name: String,
+}
+
 /// Calls of a function that its hook does not see, since they are inlined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inlined {
@@ -125,8 +148,8 @@ pub struct EventsDraft {
     /// As in [`xweave_wire::plan::EventPlan::programs`].
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::PROBES }>")]
     pub programs: Vec<EventProgram>,
-    /// Their C; none if there are none.
-    pub text: Option<Text>,
+    /// What their object is to be told of the kernel.
+    pub constants: EventConstants,
     /// What the kernel has no place for, and why, for people.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::PROBES }>")]
     pub left_out: Vec<String>,

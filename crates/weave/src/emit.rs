@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
+use std::ops::RangeFrom;
 
-use xweave_aspect::filter::Where;
 use xweave_aspect::syntax::Act;
 use xweave_aspect::{Aspects, Code, Special};
+use xweave_code::declare::{Declarations, declare};
 use xweave_code::{Kernel, TypeRef};
 use xweave_wire::message::DropReason;
 use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
@@ -22,8 +23,9 @@ use crate::condition::Condition;
 use crate::draft::{DROP_REASONS, Inlined, SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Header};
+use crate::program_object::ProgramKey;
 use crate::resolve::{Applied, Point};
-use crate::{Domain, lines, safe, selection};
+use crate::{Domain, lines, safe};
 
 /// The name of the file with the programs.
 pub(crate) const ADVICE: &str = "advice.c";
@@ -52,9 +54,23 @@ impl<'a> Program<'a> {
         self.points[0].at.hook
     }
 
+    /// The words of its context in which its arguments are, in the order in which its code numbers them. At instructions
+    /// a table says where variables are.
+    pub(crate) fn words(&self) -> Vec<u8> {
+        words(&self.points[0])
+    }
+
     /// The name of the program that saves the arguments for this one.
-    fn saver(&self) -> Option<String> {
+    pub(crate) fn saver(&self) -> Option<String> {
         (self.hook() == Hook::ProbeReturn).then(|| format!("{}_in", self.name))
+    }
+
+    /// Whether it tells the verifier of pointers' types.
+    pub(crate) fn casts(&self) -> bool {
+        self.applied()
+            .iter()
+            .flat_map(|applied| &applied.bound.bindings)
+            .any(|binding| binding.typed.is_some())
     }
 
     fn codes(&self) -> impl Iterator<Item = &'a Code> {
@@ -69,21 +85,32 @@ impl<'a> Program<'a> {
     }
 }
 
+/// As [`Program::words`], of a join point.
+pub(crate) fn words(point: &Point<'_>) -> Vec<u8> {
+    if point.at.hook == Hook::Instruction {
+        return Vec::new();
+    }
+    let bindings = point.applied.iter().flat_map(|applied| &applied.bound.bindings);
+    bindings.map(|binding| u8::try_from(binding.word).unwrap_or(u8::MAX)).collect()
+}
+
 /// What is compiled for a domain, besides what is the same for all.
 pub(crate) struct Emitted {
     /// [`ADVICE`]
     pub advice: String,
     /// [`KERNEL`]
-    pub kernel: String,
+    pub types: Declarations,
     pub headers: Vec<Header>,
     /// Structures that the code names, and the kernel does not have.
     pub missing: Vec<String>,
+    /// Enumerators that the code names, with their values in the kernel.
+    pub enumerators: Vec<(String, u64)>,
 }
 
 impl Emitted {
     pub(crate) fn text(self) -> DraftText {
         let headers = self.headers.iter().map(|header| header.name.to_owned()).collect();
-        DraftText { programs: self.advice, types: self.kernel, headers }
+        DraftText { programs: self.advice, types: self.types.text, headers }
     }
 }
 
@@ -111,6 +138,30 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
             }
         }
     }
+    named(programs)
+}
+
+/// Makes a program of each function, so that each can have its arguments in other words: for an object that is to fit
+/// several kernels. Instructions share one, since a table says where their variables are; and so do functions of the same
+/// name, of a kernel and a module.
+pub(crate) fn programs_by_function<'a>(sources: &[[u8; 32]], points: Vec<Point<'a>>) -> Vec<Program<'a>> {
+    let mut programs: Vec<Program<'a>> = Vec::new();
+    let mut by_key: HashMap<ProgramKey, usize> = HashMap::new();
+    for point in points {
+        let key = ProgramKey::new(sources, &point);
+        match by_key.get(&key) {
+            Some(known) => programs[*known].points.push(point),
+            None => {
+                by_key.insert(key, programs.len());
+                programs.push(Program { name: String::new(), points: vec![point] });
+            }
+        }
+    }
+    named(programs)
+}
+
+/// Gives programs their names, in the order in which they are to be attached.
+fn named(mut programs: Vec<Program<'_>>) -> Vec<Program<'_>> {
     programs.sort_by_key(Program::attach_order);
     for (nth, program) in programs.iter_mut().enumerate() {
         // The kernel shows 15 characters of it.
@@ -119,6 +170,15 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
         program.name = format!("xw{nth}_{}", of.collect::<String>());
     }
     programs
+}
+
+/// The numbers by which programs at tracepoints find their cookies, and 0 for others.
+pub(crate) fn tracepoints<'p>(programs: &'p [Program<'_>]) -> impl Iterator<Item = u32> + 'p {
+    let mut next = 0..;
+    programs.iter().map(move |program| match program.hook() {
+        Hook::Tracepoint => next.next().unwrap_or(0),
+        _ => 0,
+    })
 }
 
 /// Why the kernel drops packets, in its own words, if any program asks it.
@@ -143,7 +203,7 @@ pub(crate) fn number(
     let file = |item: &Item<'_>| aspects.sources.get(item.span().file).map_or("", |source| &source.name);
     let (mut sites, mut plan) = (Vec::new(), Vec::new());
     let mut next = 1u32;
-    for program in programs {
+    for (program, tracepoint) in programs.iter().zip(tracepoints(programs)) {
         let mut places = Vec::new();
         for point in &program.points {
             let first = next;
@@ -176,9 +236,11 @@ pub(crate) fn number(
             format!("{}:{} {}", file(&applied.item), applied.item.span().line, applied.item.name())
         });
         plan.push(PlanProgram {
+            object: 0,
             name: program.name.clone(),
             hook: program.hook(),
             saver: program.saver(),
+            tracepoint,
             sites: places,
             origin: origin.collect::<Vec<_>>().join(", "),
         });
@@ -214,8 +276,19 @@ pub(crate) fn source_file(aspects: &Aspects, file: usize) -> String {
     format!("aspect{file}/{}", last.chars().map(plain).collect::<String>())
 }
 
-/// Writes the C of a domain.
-pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>]) -> Emitted {
+/// The types of the variables that the code at join points uses: what is declared for them.
+pub(crate) fn types_of(points: &[Point<'_>]) -> Vec<TypeRef> {
+    let applied = points.iter().flat_map(|point| &point.applied);
+    applied.flat_map(|applied| &applied.bound.types).copied().collect()
+}
+
+/// Writes the C of a domain. `kernels` are those whose types it is written with, the first that has one of a name; with
+/// each those of [`types_of`].
+pub(crate) fn emit(
+    aspects: &Aspects,
+    kernels: &[(&Kernel, Vec<TypeRef>)],
+    programs: &[Program<'_>],
+) -> Emitted {
     let codes: Vec<&Code> = programs.iter().flat_map(Program::codes).collect();
     let requests = programs.iter().flat_map(Program::applied).filter_map(|applied| applied.item.request());
     let headers =
@@ -226,22 +299,19 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
         all().flat_map(Code::names).filter(|name| !macros.contains(*name)).collect();
 
     let tags: BTreeSet<&str> = all().flat_map(Code::tags).collect();
-    let mut roots: Vec<TypeRef> = tags.iter().flat_map(|tag| kernel.tagged(tag)).collect();
-    let of_points = programs.iter().flat_map(|program| &program.points).flat_map(|point| &point.applied);
-    roots.extend(of_points.flat_map(|applied| &applied.bound.types));
-    let missing = tags
+    let tagged = |kernel: &Kernel| tags.iter().flat_map(|tag| kernel.tagged(tag)).collect::<Vec<_>>();
+    let roots: Vec<_> = kernels
         .iter()
-        .filter(|tag| !tag.starts_with("xw_") && kernel.tagged(tag).is_empty())
-        .map(|tag| (*tag).to_owned())
+        .map(|(kernel, types)| (*kernel, [tagged(kernel).as_slice(), types].concat()))
         .collect();
+    let has = |tag: &str| kernels.iter().any(|(kernel, _)| !kernel.tagged(tag).is_empty());
+    let missing = tags.iter().filter(|tag| !tag.starts_with("xw_") && !has(tag));
+    let missing = missing.map(|tag| (*tag).to_owned()).collect();
 
     let mut text = Text::new(aspects);
     let _ = writeln!(text.out, "#include \"{}\"", prelude::TYPES.0);
     let _ = writeln!(text.out, "#include \"{KERNEL}\"");
     let _ = writeln!(text.out, "#include \"{}\"", prelude::PRELUDE.0);
-    if let Some(Where { filter, .. }) = &aspects.selection {
-        text.out += &selection::macros(filter);
-    }
     for header in &headers {
         let _ = writeln!(text.out, "#include \"{}\"", header.name);
     }
@@ -249,12 +319,14 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
     for flow in flows.filter(|flow| uses_flow(programs, flow)) {
         let _ = writeln!(text.out, "\nXW_FLOW({flow});");
     }
-    let mut tracepoints = 0..;
-    for program in programs {
-        let number = if program.hook() == Hook::Tracepoint { tracepoints.next().unwrap_or(0) } else { 0 };
-        text.program(program, number);
+    for (program, tracepoint) in programs.iter().zip(tracepoints(programs)) {
+        text.program(program, tracepoint);
     }
-    Emitted { advice: text.out, kernel: kernel.declare(&roots, &identifiers), headers, missing }
+    let roots: Vec<_> = roots.iter().map(|(kernel, roots)| (*kernel, roots.as_slice())).collect();
+    let types = declare(&roots, &identifiers);
+    let enumerators =
+        kernels.first().map_or(Vec::new(), |(kernel, _)| kernel.enumerators_among(&identifiers));
+    Emitted { advice: text.out, types, headers, missing, enumerators }
 }
 
 fn uses_flow(programs: &[Program<'_>], flow: &str) -> bool {
@@ -295,9 +367,16 @@ impl<'a> Text<'a> {
         // user's code may return without leaving the program, which has a guard to free.
         let _ = write!(self.out, "\nstatic __always_inline int {name}_body({BODY_PARAMETERS})\n{{\n");
         self.safe = program.applied().iter().any(|applied| applied.bound.unverified_type);
+        let argument = match program.hook() {
+            // In the program's own order: a table says where they are.
+            Hook::Instruction => "",
+            Hook::ProbeReturn => "XW_SAVED_ARGUMENT",
+            _ => "XW_ARGUMENT",
+        };
+        let mut arguments = 0..;
         for (nth, applied) in program.applied().iter().enumerate() {
             let _ = write!(self.out, "\t{{ /* {} */\n\t\tXW_CLAUSE({nth});\n", applied.item.name());
-            self.applied(applied);
+            self.applied(applied, argument, &mut arguments);
             self.out += "\t}\n";
         }
         self.out += "\treturn 0;\n}\n";
@@ -329,9 +408,13 @@ impl<'a> Text<'a> {
         let _ = write!(self.out, "SEC(\"{section}\")\nint {name}(u64 *ctx)\n{{\n\t{run};\n}}\n");
     }
 
-    fn applied(&mut self, applied: &Applied<'_>) {
-        for binding in &applied.bound.bindings {
-            let word = format!("xw_context[{}]", binding.word);
+    /// `argument` is the macro that gives an argument by its number, `arguments` are the numbers from this clause's on.
+    fn applied(&mut self, applied: &Applied<'_>, argument: &str, arguments: &mut RangeFrom<usize>) {
+        for (binding, nth) in applied.bound.bindings.iter().zip(arguments) {
+            let word = match argument {
+                "" => format!("xw_context[{}]", binding.word),
+                _ => format!("{argument}({nth})"),
+            };
             // The bits beyond a value's width are undefined; only to _Bool they would matter.
             let word = if let Some(type_) = &binding.typed {
                 format!("XW_TYPED({type_}, {word})")

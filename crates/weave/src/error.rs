@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use xweave_code::bpf::ObjectError;
 use xweave_guard::private;
 
 /// Why nothing could be compiled, or what is kept of it cannot be used.
@@ -9,7 +10,9 @@ use xweave_guard::private;
 #[non_exhaustive]
 pub enum Error {
     /// There is no compiler.
-    #[error("there is no clang in the path, which compiles advice: apt install clang")]
+    #[error(
+        "there is no clang in the path, which compiles advice that is not of the library: apt install clang"
+    )]
     NoCompiler,
     /// The compiler cannot be started.
     #[error("{program} cannot be run: {source}; is XWEAVE_CLANG right?")]
@@ -50,12 +53,10 @@ pub enum Error {
     /// C does not compile: what the compiler says.
     #[error("{0}")]
     C(String),
-    /// The probes of events do not compile.
-    #[error("the probes of events do not compile for kernel {release}:\n{log}")]
-    Events {
-        /// The kernel's release.
-        release: String,
-        /// What the compiler says.
-        log: String,
-    },
+    /// A structure cannot be compiled for several kernels.
+    #[error("the probes read a bit-field of `{0}`, which cannot be relocated")]
+    BitField(String),
+    /// An object is damaged, or does not have what it should.
+    #[error("a compiled object cannot be used: {0}")]
+    Object(#[from] ObjectError),
 }

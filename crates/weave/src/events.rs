@@ -1,4 +1,4 @@
-//! Built-in probes of events: which of them a kernel has a place for, and their object.
+//! Built-in probes of events: which of them a kernel has a place for, and how their object is made to fit it.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -6,12 +6,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use xweave_aspect::Code;
-use xweave_code::{Function, Kernel, TypeRef};
+use xweave_code::bpf::{ObjectEditor, Relocations, Unmet};
+use xweave_code::declare::declare;
+use xweave_code::{Function, Kernel};
 use xweave_wire::event::Kind;
 use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
 use crate::compile::Compiler;
-use crate::draft::{EventsDraft, Text};
+use crate::draft::{EventsDraft, Files, Text};
 use crate::error::Error;
 use crate::payload::PayloadKey;
 use crate::{emit, prelude};
@@ -131,10 +133,12 @@ struct Probe {
     replaced: bool,
     /// The function in the place of which it is hooked where a kernel lacks that one.
     unless: Option<&'static str>,
+    /// The number of arguments, from the first on, that the program reads or passes by.
+    reads: usize,
 }
 
 const fn probe(group: Group, hook: Hook, kind: Kind, program: &'static str) -> Probe {
-    Probe { group, kind, program, hook, place: None, renamed: None, replaced: false, unless: None }
+    Probe { group, kind, program, hook, place: None, renamed: None, replaced: false, unless: None, reads: 0 }
 }
 
 impl Probe {
@@ -162,6 +166,12 @@ impl Probe {
         self
     }
 
+    /// Whose program reads so many arguments.
+    const fn reads(mut self, count: usize) -> Self {
+        self.reads = count;
+        self
+    }
+
     fn place(&self) -> &'static str {
         self.place.unwrap_or(self.program)
     }
@@ -171,156 +181,268 @@ const PROBES: [Probe; 90] = {
     use Group::{Block, Net, Power, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
-        probe(Sched, Tracepoint, Kind::Switch, "sched_switch"),
-        probe(Sched, Tracepoint, Kind::Wake, "sched_waking"),
-        probe(Sched, Tracepoint, Kind::Migrate, "sched_migrate_task"),
-        probe(Sched, Tracepoint, Kind::Fork, "sched_process_fork"),
-        probe(Sched, Tracepoint, Kind::Thread, "task_rename"),
-        probe(Sched, Tracepoint, Kind::Exit, "sched_process_exit"),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_handler_entry"),
-        probe(Sched, Tracepoint, Kind::IrqExit, "irq_handler_exit"),
-        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_raise"),
-        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_entry"),
-        probe(Sched, Tracepoint, Kind::SoftirqExit, "softirq_exit"),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "local_timer_entry"),
-        probe(Sched, Tracepoint, Kind::IrqExit, "local_timer_exit"),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "reschedule_entry"),
-        probe(Sched, Tracepoint, Kind::IrqExit, "reschedule_exit"),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_entry"),
-        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_exit"),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_single_entry"),
-        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_single_exit"),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_work_entry"),
-        probe(Sched, Tracepoint, Kind::IrqExit, "irq_work_exit"),
-        probe(Sched, Entry, Kind::LockWait, "futex_wait_begin").at("futex_wait"),
-        probe(Sched, Return, Kind::LockAcquired, "futex_wait_end").at("futex_wait"),
-        probe(Sched, Entry, Kind::LockWake, "futex_wake"),
-        probe(Block, Tracepoint, Kind::DiskQueue, "block_bio_queue"),
-        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_backmerge"),
-        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_frontmerge"),
-        probe(Block, Tracepoint, Kind::DiskMerge, "block_rq_merge"),
-        probe(Block, Tracepoint, Kind::DiskIssue, "block_rq_issue"),
-        probe(Block, Tracepoint, Kind::DiskComplete, "block_rq_complete"),
-        probe(Block, Tracepoint, Kind::DiskComplete, "block_bio_complete"),
-        probe(Block, Tracepoint, Kind::DiskRemap, "block_bio_remap"),
-        probe(Block, Entry, Kind::PageFault, "filemap_fault"),
+        probe(Sched, Tracepoint, Kind::Switch, "sched_switch").reads(4),
+        probe(Sched, Tracepoint, Kind::Wake, "sched_waking").reads(1),
+        probe(Sched, Tracepoint, Kind::Migrate, "sched_migrate_task").reads(2),
+        probe(Sched, Tracepoint, Kind::Fork, "sched_process_fork").reads(2),
+        probe(Sched, Tracepoint, Kind::Thread, "task_rename").reads(2),
+        probe(Sched, Tracepoint, Kind::Exit, "sched_process_exit").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_handler_entry").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqExit, "irq_handler_exit").reads(1),
+        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_raise").reads(1),
+        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_entry").reads(1),
+        probe(Sched, Tracepoint, Kind::SoftirqExit, "softirq_exit").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "local_timer_entry").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqExit, "local_timer_exit").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "reschedule_entry").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqExit, "reschedule_exit").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_entry").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_exit").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_single_entry").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_single_exit").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_work_entry").reads(1),
+        probe(Sched, Tracepoint, Kind::IrqExit, "irq_work_exit").reads(1),
+        probe(Sched, Entry, Kind::LockWait, "futex_wait_begin").reads(1).at("futex_wait"),
+        probe(Sched, Return, Kind::LockAcquired, "futex_wait_end").reads(1).at("futex_wait"),
+        probe(Sched, Entry, Kind::LockWake, "futex_wake").reads(1),
+        probe(Block, Tracepoint, Kind::DiskQueue, "block_bio_queue").reads(1),
+        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_backmerge").reads(1),
+        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_frontmerge").reads(1),
+        probe(Block, Tracepoint, Kind::DiskMerge, "block_rq_merge").reads(1),
+        probe(Block, Tracepoint, Kind::DiskIssue, "block_rq_issue").reads(1),
+        probe(Block, Tracepoint, Kind::DiskComplete, "block_rq_complete").reads(3),
+        probe(Block, Tracepoint, Kind::DiskComplete, "block_bio_complete").reads(2),
+        probe(Block, Tracepoint, Kind::DiskRemap, "block_bio_remap").reads(3),
+        probe(Block, Entry, Kind::PageFault, "filemap_fault").reads(1),
         probe(Block, Return, Kind::PageFault, "filemap_fault_end").at("filemap_fault").replaced(),
         probe(Block, Entry, Kind::SwapIn, "do_swap_page"),
         probe(Block, Return, Kind::SwapIn, "do_swap_page_end").at("do_swap_page").replaced(),
-        probe(Net, Entry, Kind::Send, "tcp_sendmsg_locked"),
-        probe(Net, Return, Kind::Send, "tcp_sendmsg_end").at("tcp_sendmsg_locked").replaced(),
+        probe(Net, Entry, Kind::Send, "tcp_sendmsg_locked").reads(3),
+        probe(Net, Return, Kind::Send, "tcp_sendmsg_end").reads(3).at("tcp_sendmsg_locked").replaced(),
         // From 6.5 on, tcp_sendmsg_locked sends pages too.
-        probe(Net, Entry, Kind::Send, "do_tcp_sendpages").replaced(),
-        probe(Net, Return, Kind::Send, "tcp_sendpages_end").at("do_tcp_sendpages").replaced(),
+        probe(Net, Entry, Kind::Send, "do_tcp_sendpages").reads(4).replaced(),
+        probe(Net, Return, Kind::Send, "tcp_sendpages_end").reads(4).at("do_tcp_sendpages").replaced(),
         // Kernels may be without MPTCP, and those before 6.0 without tcp_read_done.
-        probe(Net, Entry, Kind::Send, "mptcp_sendmsg").replaced(),
-        probe(Net, Return, Kind::Send, "mptcp_sendmsg_end").at("mptcp_sendmsg").replaced(),
+        probe(Net, Entry, Kind::Send, "mptcp_sendmsg").reads(3).replaced(),
+        probe(Net, Return, Kind::Send, "mptcp_sendmsg_end").reads(3).at("mptcp_sendmsg").replaced(),
         probe(Net, Entry, Kind::Receive, "mptcp_recvmsg_begin").at("mptcp_recvmsg").replaced(),
-        probe(Net, Return, Kind::Receive, "mptcp_recvmsg").replaced(),
-        probe(Net, Return, Kind::Receive, "tcp_read_sock"),
-        probe(Net, Entry, Kind::Receive, "tcp_read_done").replaced(),
+        probe(Net, Return, Kind::Receive, "mptcp_recvmsg").reads(1).replaced(),
+        probe(Net, Return, Kind::Receive, "tcp_read_sock").reads(1),
+        probe(Net, Entry, Kind::Receive, "tcp_read_done").reads(2).replaced(),
         probe(Net, Entry, Kind::Receive, "tcp_recvmsg_begin").at("tcp_recvmsg").replaced(),
-        probe(Net, Return, Kind::Receive, "tcp_recvmsg"),
+        probe(Net, Return, Kind::Receive, "tcp_recvmsg").reads(1),
         probe(Net, Entry, Kind::Receive, "tcp_splice_read_begin").at("tcp_splice_read").replaced(),
-        probe(Net, Return, Kind::Receive, "tcp_splice_read"),
-        probe(Net, Entry, Kind::Send, "ip_send_skb"),
-        probe(Net, Entry, Kind::Send, "ip6_send_skb"),
-        probe(Net, Entry, Kind::Receive, "skb_consume_udp"),
-        probe(Net, Entry, Kind::Send, "unix_stream_sendmsg"),
-        probe(Net, Return, Kind::Send, "unix_stream_sendmsg_end").at("unix_stream_sendmsg").replaced(),
+        probe(Net, Return, Kind::Receive, "tcp_splice_read").reads(1),
+        probe(Net, Entry, Kind::Send, "ip_send_skb").reads(2),
+        probe(Net, Entry, Kind::Send, "ip6_send_skb").reads(1),
+        probe(Net, Entry, Kind::Receive, "skb_consume_udp").reads(3),
+        probe(Net, Entry, Kind::Send, "unix_stream_sendmsg").reads(3),
+        probe(Net, Return, Kind::Send, "unix_stream_sendmsg_end")
+            .reads(3)
+            .at("unix_stream_sendmsg")
+            .replaced(),
         // From 6.5 on, unix_stream_sendmsg sends pages too.
-        probe(Net, Entry, Kind::Send, "unix_stream_sendpage").replaced(),
-        probe(Net, Return, Kind::Send, "unix_stream_sendpage_end").at("unix_stream_sendpage").replaced(),
+        probe(Net, Entry, Kind::Send, "unix_stream_sendpage").reads(4).replaced(),
+        probe(Net, Return, Kind::Send, "unix_stream_sendpage_end")
+            .reads(4)
+            .at("unix_stream_sendpage")
+            .replaced(),
         probe(Net, Entry, Kind::Receive, "unix_stream_recvmsg_begin").at("unix_stream_recvmsg").replaced(),
-        probe(Net, Return, Kind::Receive, "unix_stream_recvmsg"),
+        probe(Net, Return, Kind::Receive, "unix_stream_recvmsg").reads(1),
         probe(Net, Entry, Kind::Receive, "unix_stream_splice_read_begin")
             .at("unix_stream_splice_read")
             .replaced(),
-        probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
+        probe(Net, Return, Kind::Receive, "unix_stream_splice_read").reads(1),
         // From 6.15 on, FIFOs have functions of their own, which call those of pipes.
-        probe(Net, Entry, Kind::PipeWrite, "pipe_write").or("anon_pipe_write"),
+        probe(Net, Entry, Kind::PipeWrite, "pipe_write").reads(2).or("anon_pipe_write"),
         probe(Net, Return, Kind::PipeFull, "pipe_write_end")
+            .reads(2)
             .at("pipe_write")
             .or("anon_pipe_write")
             .replaced(),
         probe(Net, Entry, Kind::PipeRead, "pipe_read_begin").at("pipe_read").or("anon_pipe_read").replaced(),
-        probe(Net, Return, Kind::PipeRead, "pipe_read").or("anon_pipe_read"),
-        probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
-        probe(Net, Entry, Kind::Socket, "tcp_connect"),
-        probe(Net, Entry, Kind::Accept, "security_sock_graft").replaced(),
+        probe(Net, Return, Kind::PipeRead, "pipe_read").reads(1).or("anon_pipe_read"),
+        probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state").reads(3),
+        probe(Net, Entry, Kind::Socket, "tcp_connect").reads(1),
+        probe(Net, Entry, Kind::Accept, "security_sock_graft").reads(1).replaced(),
         probe(Net, Return, Kind::Accept, "inet_csk_accept").unless("security_sock_graft"),
         probe(Net, Entry, Kind::Retransmit, "__tcp_retransmit_skb"),
-        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
-        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
-        probe(Net, Entry, Kind::SynDrop, "tcp_conn_request"),
-        probe(Net, Entry, Kind::SynDrop, "tcp_check_req"),
-        probe(Net, Return, Kind::SynDrop, "tcp_timewait_state_process"),
-        probe(Net, Entry, Kind::Key, "key_ip_send_skb").at("ip_send_skb"),
-        probe(Net, Entry, Kind::Key, "key_ip6_send_skb").at("ip6_send_skb").replaced(),
-        probe(Net, Entry, Kind::Key, "key_tcp_sendmsg").at("tcp_sendmsg_locked"),
-        probe(Net, Return, Kind::Key, "key_udp_recvmsg").at("udp_recvmsg"),
-        probe(Net, Return, Kind::Key, "key_udpv6_recvmsg").at("udpv6_recvmsg").replaced(),
-        probe(Net, Return, Kind::Key, "key_tcp_recvmsg").at("tcp_recvmsg"),
-        probe(Vm, Tracepoint, Kind::VmEnter, "kvm_entry"),
-        probe(Vm, Tracepoint, Kind::VmExit, "kvm_exit"),
-        probe(Vm, Tracepoint, Kind::VmHalt, "kvm_vcpu_wakeup"),
-        probe(Vm, Tracepoint, Kind::VmInject, "kvm_inj_virq"),
-        probe(Syscalls, Tracepoint, Kind::SyscallEnter, "sys_enter"),
-        probe(Syscalls, Tracepoint, Kind::SyscallExit, "sys_exit"),
-        probe(Power, Tracepoint, Kind::CpuIdle, "cpu_idle"),
+        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb").reads(1),
+        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack").reads(2),
+        probe(Net, Entry, Kind::SynDrop, "tcp_conn_request").reads(4),
+        probe(Net, Entry, Kind::SynDrop, "tcp_check_req").reads(3),
+        probe(Net, Return, Kind::SynDrop, "tcp_timewait_state_process").reads(3),
+        probe(Net, Entry, Kind::Key, "key_ip_send_skb").reads(2).at("ip_send_skb"),
+        probe(Net, Entry, Kind::Key, "key_ip6_send_skb").reads(1).at("ip6_send_skb").replaced(),
+        probe(Net, Entry, Kind::Key, "key_tcp_sendmsg").reads(3).at("tcp_sendmsg_locked"),
+        probe(Net, Return, Kind::Key, "key_udp_recvmsg").reads(2).at("udp_recvmsg"),
+        probe(Net, Return, Kind::Key, "key_udpv6_recvmsg").reads(2).at("udpv6_recvmsg").replaced(),
+        probe(Net, Return, Kind::Key, "key_tcp_recvmsg").reads(2).at("tcp_recvmsg"),
+        probe(Vm, Tracepoint, Kind::VmEnter, "kvm_entry").reads(1),
+        probe(Vm, Tracepoint, Kind::VmExit, "kvm_exit").reads(2),
+        probe(Vm, Tracepoint, Kind::VmHalt, "kvm_vcpu_wakeup").reads(2),
+        probe(Vm, Tracepoint, Kind::VmInject, "kvm_inj_virq").reads(1),
+        probe(Syscalls, Tracepoint, Kind::SyscallEnter, "sys_enter").reads(2),
+        probe(Syscalls, Tracepoint, Kind::SyscallExit, "sys_exit").reads(2),
+        probe(Power, Tracepoint, Kind::CpuIdle, "cpu_idle").reads(1),
         // From 6.1 on.
-        probe(Power, Tracepoint, Kind::CpuIdleMiss, "cpu_idle_miss").replaced(),
-        probe(Power, Tracepoint, Kind::CpuFrequency, "cpu_frequency"),
+        probe(Power, Tracepoint, Kind::CpuIdleMiss, "cpu_idle_miss").reads(3).replaced(),
+        probe(Power, Tracepoint, Kind::CpuFrequency, "cpu_frequency").reads(2),
     ]
 };
+
+/// The compiled probes, which fit many kernels: made when xweave is built.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EventObject {
+    /// The BPF object.
+    pub elf: Vec<u8>,
+    /// The arguments that programs read.
+    pub parameters: Vec<ProbeParameters>,
+}
+
+/// The types of the first arguments of a probe's function or tracepoint: those that its program reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeParameters {
+    /// The program's name.
+    pub program: String,
+    /// As C writes them, without qualifiers.
+    pub types: Vec<String>,
+}
+
+/// What the probes' C is compiled from, and what of a kernel's functions it relies on.
+#[derive(Clone, Debug)]
+pub struct EventSource {
+    text: Text,
+    parameters: Vec<ProbeParameters>,
+}
+
+impl EventSource {
+    /// For these kernels, the oldest first: each probe that one of them has a place for, and the types of the newest.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be compiled for several kernels.
+    pub fn new(kernels: &[&Kernel]) -> Result<Self, Error> {
+        let parameters = PROBES.iter().filter_map(|probe| {
+            let mut newest_first = kernels.iter().rev();
+            let (kernel, function) = newest_first.find_map(|kernel| Some((kernel, find(kernel, probe)?)))?;
+            let types = types_of(kernel, &function, probe.reads)?;
+            Some(ProbeParameters { program: probe.program.to_owned(), types })
+        });
+        Ok(Self { parameters: parameters.collect(), text: text(kernels)? })
+    }
+
+    /// All that the compiler reads, by name.
+    fn files(&self) -> Files<'_> {
+        let mut files = self.text.own();
+        files.extend(SOURCES.map(|(name, text)| (name.to_owned(), text)));
+        files
+    }
+
+    /// Has the compiler make the object. `cache` is a folder for its work, where the result is kept as well.
+    ///
+    /// # Errors
+    ///
+    /// The compiler cannot be run, or refuses the text.
+    pub fn compile(self, compiler: &Compiler, cache: &Path) -> Result<EventObject, Error> {
+        let compiled = compiler.compile(&self.files(), cache, &mut Vec::new())?;
+        let elf = compiled.object.ok_or(Error::C(compiled.log))?;
+        Ok(EventObject { elf, parameters: self.parameters })
+    }
+}
+
+/// Values that programs are given as constants of their object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventConstants {
+    /// Whether `tcp_connect` is hooked.
+    sees_connects: bool,
+    /// Whether the tracepoint `tcp_retransmit_skb` has an error as its third argument.
+    retransmit_has_error: bool,
+    /// The value of `BIO_TRACE_COMPLETION`.
+    bio_trace_completion: u32,
+}
 
 /// The probes of a domain.
 #[derive(Clone, Debug)]
 pub struct Events {
-    /// For its agent; none if the kernel has no place for any of them. Its object is empty if it was not compiled.
+    /// For its agent; `None` if the kernel has no place for any of them.
     pub plan: Option<EventPlan>,
     /// What the kernel has no place for, and why, for people.
     pub left_out: Vec<String>,
 }
 
-/// Finds the places of the probes that are wanted in a kernel, and compiles them. `buffer` and `cache` are those of
-/// [`crate::Options`].
+/// Finds the places of the probes that are wanted in a kernel. `buffer` is that of [`crate::Options`].
 ///
 /// # Errors
 ///
-/// That there is no compiler, or what it says.
-pub fn events(kernel: &Kernel, wanted: &EventChoice, buffer: u32, cache: &Path) -> Result<Events, Error> {
-    let EventsDraft { programs, text, left_out } = draft(kernel, wanted);
-    let mut found = Events { plan: None, left_out };
-    if let Some(text) = text {
-        let compiled = Compiler::find()?.compile(&text.files_of_events(), cache, &mut Vec::new())?;
-        let failed = || Error::Events { release: kernel.release().to_owned(), log: compiled.log };
-        let object = compiled.object.ok_or_else(failed)?;
-        found.plan = Some(EventPlan { object, programs, buffer });
+/// The object is unusable.
+pub fn events(
+    kernel: &Kernel,
+    wanted: &EventChoice,
+    buffer: u32,
+    object: &EventObject,
+) -> Result<Events, Error> {
+    let mut draft = draft(kernel, wanted, object)?;
+    let left_out = std::mem::take(&mut draft.left_out);
+    Ok(Events { plan: draft.plan(object, wanted.key.as_ref(), buffer)?, left_out })
+}
+
+impl EventsDraft {
+    /// What an agent is to load and hook; `None` if there are no probes.
+    pub(crate) fn plan(
+        self,
+        object: &EventObject,
+        key: Option<&PayloadKey>,
+        buffer: u32,
+    ) -> Result<Option<EventPlan>, Error> {
+        if self.programs.is_empty() {
+            return Ok(None);
+        }
+        let mut editor = ObjectEditor::new(object.elf.clone());
+        let EventConstants { sees_connects, retransmit_has_error, bio_trace_completion } = self.constants;
+        for (name, value) in [
+            ("xw_sees_connects", u32::from(sees_connects)),
+            ("xw_retransmit_has_error", u32::from(retransmit_has_error)),
+            ("xw_bio_trace_completion", bio_trace_completion),
+        ] {
+            editor.set_constant(name, &value.to_le_bytes())?;
+        }
+        if let Some(key) = key {
+            editor.set_constant("xw_key_place", &key.encode())?;
+        }
+        Ok(Some(EventPlan { object: editor.finish(), programs: self.programs, buffer }))
     }
-    Ok(found)
 }
 
-/// Finds the places of the probes that are wanted in a kernel, and compiles nothing.
-pub fn places_of_events(kernel: &Kernel, wanted: &EventChoice) -> Events {
-    let EventsDraft { programs, left_out, .. } = draft(kernel, wanted);
-    let plan = EventPlan { object: Vec::new(), programs, buffer: 0 };
-    Events { plan: Some(plan).filter(|plan| !plan.programs.is_empty()), left_out }
-}
+/// The flag of a bio that the probe of `block_bio_remap` reads: of an enumeration without a name, in
+/// include/linux/blk_types.h.
+const BIO_FLAG: (&str, &str) = ("block_bio_remap", "BIO_TRACE_COMPLETION");
 
-/// Finds the places of the probes that are wanted in a kernel, and writes their C.
-pub(crate) fn draft(kernel: &Kernel, EventChoice { groups, key }: &EventChoice) -> EventsDraft {
+/// Finds the places of the probes that are wanted in a kernel.
+///
+/// # Errors
+///
+/// The object is unusable.
+pub(crate) fn draft(
+    kernel: &Kernel,
+    EventChoice { groups, key }: &EventChoice,
+    object: &EventObject,
+) -> Result<EventsDraft, Error> {
     let mut found = EventsDraft::default();
+    if groups.is_empty() {
+        return Ok(found);
+    }
+    let fitting = Fitting { kernel, object, relocations: Relocations::read(&object.elf)? };
     let asked = |probe: &Probe| probe.kind != Kind::Key || key.is_some();
     for group in groups {
         let probes = || PROBES.iter().filter(|probe| probe.group == *group && asked(probe));
-        if *group == Group::Vm && !probes().any(|probe| place(kernel, probe).is_ok()) {
+        if *group == Group::Vm && !probes().any(|probe| find(kernel, probe).is_some()) {
             found.left_out.push("events vm are not recorded: KVM is not loaded".to_owned());
             continue;
         }
         let wanted = |probe: &&Probe| probe.unless.is_none_or(|other| kernel.function(other).is_none());
         for probe in probes().filter(wanted) {
-            match place(kernel, probe) {
+            match fitting.place(probe) {
                 Ok(function) => found.programs.push(EventProgram {
                     name: probe.program.to_owned(),
                     hook: probe.hook,
@@ -328,7 +450,7 @@ pub(crate) fn draft(kernel: &Kernel, EventChoice { groups, key }: &EventChoice) 
                     module: function.module,
                     kind: probe.kind,
                 }),
-                Err(_) if probe.replaced => {}
+                Err(Unplaced::Absent) if probe.replaced => {}
                 Err(reason) => found.left_out.push(format!(
                     "events {} are recorded without those of {}: {reason}",
                     probe.kind,
@@ -337,76 +459,137 @@ pub(crate) fn draft(kernel: &Kernel, EventChoice { groups, key }: &EventChoice) 
             }
         }
     }
-    found.text = (!found.programs.is_empty()).then(|| text(kernel, &found.programs, key.as_ref()));
-    found
+    let has = |program: &str| found.programs.iter().any(|of| of.name == program);
+    found.constants = EventConstants {
+        sees_connects: has("tcp_connect"),
+        retransmit_has_error: kernel
+            .tracepoint("tcp_retransmit_skb")
+            .is_some_and(|of| of.params.len() > 2 && kernel.size_of(of.params[2].type_) == Some(4)),
+        bio_trace_completion: match has(BIO_FLAG.0) {
+            true => kernel.enumerator(BIO_FLAG.1).and_then(|value| u32::try_from(value).ok()).unwrap_or(0),
+            false => 0,
+        },
+    };
+    Ok(found)
 }
 
-/// Where a probe can be hooked; or why not.
-fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
+/// Why a probe has no place in a kernel.
+#[derive(Debug, thiserror::Error)]
+enum Unplaced {
+    #[error("the kernel has no such {0}")]
+    Missing(&'static str),
+    /// As `Missing`, where nothing is missed by it.
+    #[error("the kernel has no such function")]
+    Absent,
+    #[error("it has more arguments than this kernel can hook")]
+    Arguments,
+    #[error("its argument {nth} is `{there}`, and `{here}` in what was compiled")]
+    Parameter { nth: usize, there: String, here: String },
+    #[error("{0}")]
+    Unmet(Unmet),
+    #[error("the kernel has no `{0}`")]
+    Enumerator(&'static str),
+}
+
+/// A kernel, and the object that is to fit it.
+struct Fitting<'a> {
+    kernel: &'a Kernel,
+    object: &'a EventObject,
+    relocations: Relocations,
+}
+
+impl Fitting<'_> {
+    /// Where a probe can be hooked; or why not.
+    fn place(&self, probe: &Probe) -> Result<Function, Unplaced> {
+        let missing = match probe.hook {
+            Hook::Tracepoint => Unplaced::Missing("tracepoint"),
+            _ => Unplaced::Missing("function"),
+        };
+        let missing = if probe.replaced { Unplaced::Absent } else { missing };
+        let function = find(self.kernel, probe).ok_or(missing)?;
+        if probe.hook != Hook::Tracepoint {
+            let slots = self.kernel.argument_slots(&function);
+            if slots.is_none_or(|slots| slots > self.kernel.max_arguments()) {
+                return Err(Unplaced::Arguments);
+            }
+        }
+        self.compare_parameters(probe, &function)?;
+        if let Some(unmet) = self.relocations.unmet(probe.program, self.kernel).into_iter().next() {
+            return Err(Unplaced::Unmet(unmet));
+        }
+        if probe.program == BIO_FLAG.0 && self.kernel.enumerator(BIO_FLAG.1).is_none() {
+            return Err(Unplaced::Enumerator(BIO_FLAG.1));
+        }
+        Ok(function)
+    }
+
+    /// Whether the arguments that the program reads are what they were when it was compiled.
+    fn compare_parameters(&self, probe: &Probe, function: &Function) -> Result<(), Unplaced> {
+        let known = self.object.parameters.iter().find(|of| of.program == probe.program);
+        let expected = known.map_or(&[][..], |of| &of.types);
+        for (nth, here) in expected.iter().enumerate() {
+            let there = function.params.get(nth).and_then(|of| self.kernel.variable(of.type_, ""));
+            if there.as_deref() != Some(here) {
+                let there = there.unwrap_or_else(|| "not there".to_owned());
+                return Err(Unplaced::Parameter { nth: nth + 1, there, here: here.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The function or tracepoint of a probe in a kernel.
+fn find(kernel: &Kernel, probe: &Probe) -> Option<Function> {
     let name = probe.place();
-    if probe.hook == Hook::Tracepoint {
-        return kernel.tracepoint(name).ok_or_else(|| "the kernel has no such tracepoint".to_owned());
-    }
-    let renamed = || probe.renamed.and_then(|name| kernel.function(name));
-    let function = kernel.function(name).or_else(renamed).ok_or("the kernel has no such function")?;
-    let slots = kernel.argument_slots(&function);
-    match slots {
-        Some(slots) if slots <= kernel.max_arguments() => Ok(function),
-        _ => Err("it has more arguments than this kernel can hook".to_owned()),
+    match probe.hook {
+        Hook::Tracepoint => kernel.tracepoint(name),
+        _ => kernel.function(name).or_else(|| kernel.function(probe.renamed?)),
     }
 }
 
-fn text(kernel: &Kernel, programs: &[EventProgram], key: Option<&PayloadKey>) -> Text {
+/// The types of the first `count` parameters of a function.
+fn types_of(kernel: &Kernel, function: &Function, count: usize) -> Option<Vec<String>> {
+    (0..count).map(|nth| kernel.variable(function.params.get(nth)?.type_, "")).collect()
+}
+
+/// The functions and tracepoints (`true`) that the probes hook, on one kernel or another.
+pub(crate) fn places() -> impl Iterator<Item = (&'static str, bool)> {
+    PROBES.iter().flat_map(|probe| {
+        let names = [Some(probe.place()), probe.renamed].into_iter().flatten();
+        names.map(|name| (name, probe.hook == Hook::Tracepoint))
+    })
+}
+
+/// The enumerators whose values the probes are given.
+pub(crate) fn constants() -> [&'static str; 1] {
+    [BIO_FLAG.1]
+}
+
+/// The names that the probes' C has, and the structures among them.
+pub(crate) fn names() -> (HashSet<String>, HashSet<String>) {
     let code = SOURCES.map(|(_, text)| Code::lex(text));
     let macros = prelude::macros();
-    let names = code.iter().flat_map(Code::names);
-    let identifiers: HashSet<&str> = names.filter(|name| !macros.contains(*name)).collect();
-    let tags: HashSet<&str> = code.iter().flat_map(Code::tags).collect();
-    let mut roots: Vec<TypeRef> = tags.iter().flat_map(|tag| kernel.tagged(tag)).collect();
-    roots.sort();
-    let types = kernel.declare(&roots, &identifiers);
+    let names = code.iter().flat_map(Code::names).filter(|name| !macros.contains(*name));
+    let tags = code.iter().flat_map(Code::tags);
+    (names.map(str::to_owned).collect(), tags.map(str::to_owned).collect())
+}
 
-    let mut text = format!("#include \"{}\"\n#include \"{}\"\n", prelude::TYPES.0, emit::KERNEL);
-    text.extend(key.map(PayloadKey::definitions));
-    for program in programs {
-        let _ = writeln!(text, "#define XW_HAS_{}", program.name);
+fn text(kernels: &[&Kernel]) -> Result<Text, Error> {
+    let (names, tags) = names();
+    let identifiers: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let tagged = |kernel: &Kernel| tags.iter().flat_map(|tag| kernel.tagged(tag)).collect::<Vec<_>>();
+    let mut roots: Vec<_> = kernels.iter().rev().map(|kernel| (*kernel, tagged(kernel))).collect();
+    roots.iter_mut().for_each(|(_, roots)| roots.sort());
+    let roots: Vec<_> = roots.iter().map(|(kernel, roots)| (*kernel, roots.as_slice())).collect();
+    let types = declare(&roots, &identifiers);
+    if let [first, ..] = &types.fixed[..] {
+        return Err(Error::BitField(first.clone()));
     }
+    let mut text = format!("#include \"{}\"\n#include \"{}\"\n", prelude::TYPES.0, emit::KERNEL);
     for (name, _) in SOURCES {
         let _ = writeln!(text, "#include \"{name}\"");
     }
-    Text { programs: text, types, headers: Vec::new() }
-}
-
-impl Text {
-    /// Whether an object of this text, of probes of events, has all programs that one of the other would have, and the
-    /// same: where a kernel has the other's types, and some more, as those of KVM's module. Of places, it may have more of
-    /// KVM's only: other programs may do something else where a kernel has the place of another one.
-    pub fn covers(&self, other: &Self) -> bool {
-        let mut others = other.programs.lines().peekable();
-        let mut more = self.programs.lines().filter(|line| others.next_if_eq(line).is_none());
-        let only_more = more.all(|line| line.strip_prefix("#define XW_HAS_").is_some_and(is_of_vcpus));
-        let own: HashSet<&str> = declarations(&self.types).collect();
-        only_more && others.next().is_none() && declarations(&other.types).all(|of| own.contains(of))
-    }
-}
-
-/// Whether that is a program of a vCPU's probes.
-fn is_of_vcpus(program: &str) -> bool {
-    PROBES.iter().any(|probe| probe.group == Group::Vm && probe.program == program)
-}
-
-/// The declarations of a C text without comments and strings: each ends with a semicolon outside of braces.
-fn declarations(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0usize;
-    let ends = move |c: char| {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ';' && depth == 0
-    };
-    text.split_inclusive(ends).map(str::trim).filter(|declaration| !declaration.is_empty())
+    Ok(Text { programs: text, types: types.text, headers: Vec::new() })
 }
 
 #[cfg(test)]
@@ -417,65 +600,6 @@ mod tests {
     fn the_kinds_that_a_probe_tells_of_are_those_of_its_group() {
         for probe in PROBES.iter().filter(|probe| probe.kind != Kind::Thread) {
             assert_eq!(probe.kind.group(), Some(probe.group.name()), "{}", probe.program);
-        }
-    }
-
-    #[test]
-    fn an_object_serves_a_kernel_that_has_the_same_types_and_fewer_places() {
-        let text = |programs: &[&str], types: &str| Text {
-            programs: programs.iter().map(|name| format!("#define XW_HAS_{name}\n")).collect::<String>()
-                + "#include \"x.h\"\n",
-            types: types.to_owned(),
-            headers: Vec::new(),
-        };
-        let task = "struct task { int pid; struct { int a; }; };\n";
-        let host =
-            text(&["switch", "kvm_entry"], &format!("struct vcpu;\n{task}struct vcpu {{ int id; }};\n"));
-        assert!(host.covers(&host));
-        assert!(host.covers(&text(&["switch"], task)));
-        assert!(!text(&["switch"], task).covers(&host));
-        assert!(!host.covers(&text(&["switch", "wake"], task)), "it lacks a program");
-        // `inet_sock_set_state` leaves to it what only this one has.
-        let connects = text(&["inet_sock_set_state", "tcp_connect"], task);
-        assert!(!connects.covers(&text(&["inet_sock_set_state"], task)), "its programs are others");
-        let other = "struct task { int pid; struct { long a; }; };\n";
-        assert!(!host.covers(&text(&["switch"], other)), "another type");
-        let mut odd = text(&["switch"], task);
-        odd.programs += "int x;\n";
-        assert!(!odd.covers(&text(&["switch"], task)), "another program");
-    }
-
-    /// Whether nothing but a program itself depends on whether a kernel has its place.
-    fn stands_alone(program: &str) -> bool {
-        let define = format!("XW_HAS_{program}");
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let lines: Vec<_> = SOURCES.iter().flat_map(|(_, text)| text.lines()).collect();
-        let asks = |line: &&str| line.split(|c| !is_word(c)).any(|word| word == define);
-        let asking: Vec<_> = lines.iter().filter(|line| asks(line)).collect();
-        let Some(begin) = lines.iter().position(|line| *line == format!("#ifdef {define}")) else {
-            return false;
-        };
-        let Some(length) = lines[begin + 1..].iter().position(|line| line.starts_with('#')) else {
-            return false;
-        };
-        let (within, end) = (&lines[begin + 1..][..length], lines[begin + 1 + length]);
-        let programs: Vec<_> = within.iter().filter(|line| line.starts_with("XW_PROGRAM(")).collect();
-        asking.len() == 1
-            && end == "#endif"
-            && programs.len() == 1
-            && programs[0].ends_with(&format!(", {program})"))
-    }
-
-    #[test]
-    fn no_program_is_another_one_where_a_kernel_has_places_of_kvm() {
-        let of_kvm: Vec<_> =
-            PROBES.iter().map(|probe| probe.program).filter(|name| is_of_vcpus(name)).collect();
-        assert!(of_kvm.contains(&"kvm_entry"));
-        for program in of_kvm {
-            assert!(stands_alone(program), "{program}");
-        }
-        for program in ["tcp_connect", "__tcp_retransmit_skb", "softirq_raise"] {
-            assert!(!stands_alone(program), "{program}");
         }
     }
 
@@ -515,19 +639,31 @@ mod tests {
         assert_eq!(Kind::ALL.last(), Some(&Kind::Other));
     }
 
+    /// The body of a program, in the sources.
+    fn body(program: &str) -> String {
+        let all: Vec<_> = SOURCES.iter().flat_map(|(_, text)| text.lines()).collect();
+        let begins =
+            |line: &&str| line.starts_with("XW_PROGRAM(") && line.ends_with(&format!(", {program})"));
+        let begin = all.iter().position(begins).unwrap();
+        let end = begin + all[begin..].iter().position(|line| *line == "}").unwrap();
+        all[begin..end].join("\n")
+    }
+
     #[test]
-    fn the_running_kernel_has_a_place_for_nearly_all() {
-        let kernel = Kernel::live().unwrap();
-        let cache = tempfile::tempdir().unwrap();
-        for key in [None, Some("line:Call-ID"), Some("first-line"), Some("bytes:4+8")] {
-            let key: Option<PayloadKey> = key.map(|key| key.parse().unwrap());
-            let tells = key.is_some();
-            let events = events(&kernel, &EventChoice::new(Group::ALL.to_vec(), key), 4096, cache.path());
-            let events = events.unwrap();
-            let plan = events.plan.unwrap();
-            assert!(plan.programs.len() > 30, "{:?}", events.left_out);
-            assert!(plan.object.starts_with(b"\x7fELF"));
-            assert_eq!(plan.programs.iter().any(|program| program.kind == Kind::Key), tells);
+    fn arguments_that_programs_read_are_compared() {
+        for probe in &PROBES {
+            let body = body(probe.program);
+            let reads =
+                body.split("ctx[").skip(1).filter_map(|rest| rest.split(']').next()?.parse::<usize>().ok());
+            // What kernels since 6.17 have besides is asked for.
+            let reads = reads.filter(|nth| (probe.program, *nth) != ("tcp_retransmit_skb", 2));
+            let most = reads.map(|nth| nth + 1).max().unwrap_or(0);
+            assert!(
+                most <= probe.reads,
+                "{} reads {most} arguments, and says {}",
+                probe.program,
+                probe.reads
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 //! and where it is to hook it.
 //!
 //! ```no_run
-//! use xweave_weave::{Domain, Options, Role, weave};
+//! use xweave_weave::{Domain, Library, Options, Role, weave};
 //! let source = xweave_aspect::Source {
 //!     name: "read.aspect".into(),
 //!     text: "advice reads execution(vfs_read) { STORE_DATA1(count); }".into(),
@@ -11,8 +11,8 @@
 //! let kernel = xweave_code::Kernel::live()?;
 //! let host = Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &kernel, code: &[] };
 //! let cache = "/tmp/cache".into();
-//! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, serial_attach: false, cache };
-//! let weaving = weave(&aspects, &[host], &options).unwrap();
+//! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, cache, ..Options::default() };
+//! let weaving = weave(&aspects, &[host], &options, &Library::EMPTY).unwrap();
 //! println!("{} join points", weaving.domains[0].sites.len());
 //! # Ok::<(), xweave_code::Error>(())
 //! ```
@@ -31,16 +31,20 @@
 
 mod anchor;
 mod bind;
+mod bundle;
 mod cache;
 mod choose;
 mod clauses;
 mod compile;
+mod compiled_library;
 mod condition;
+mod coverage;
 mod draft;
 mod drafting;
 mod emit;
 mod error;
 mod events;
+mod independent;
 mod instruction;
 mod item;
 mod kernel_files;
@@ -48,6 +52,8 @@ mod lines;
 mod payload;
 mod point;
 mod prelude;
+mod program_object;
+mod reference;
 mod refusal;
 mod resolve;
 mod safe;
@@ -56,17 +62,26 @@ mod unhookable;
 pub mod unseen_calls;
 mod value;
 
+pub use bundle::{AspectInput, BundleError, InputError, read_aspects, write_bundle};
 pub use cache::{CacheError, cache_directory};
 pub use clauses::Clause;
 pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
+pub use compiled_library::{CompiledLibrary, LibraryError, library_aspects};
+pub use coverage::{Coverage, CoveredPart, Verdict, coverage};
 pub use draft::{
-    Draft, DraftError, EventsDraft, Files, Inlined, ItemDraft, SiteDraft, SkippedDraft, Text, fit,
+    AbsentDraft, Draft, DraftError, EventsDraft, Files, Inlined, ItemDraft, SiteDraft, SkippedDraft, Text,
+    fit,
 };
-pub use drafting::{Objects, complaints, draft, each_once, judge};
+pub use drafting::{PortableText, complaints, draft, each_once, judge};
 pub use error::Error;
-pub use events::{EventChoice, Events, Group, UnknownGroup, events, places_of_events};
+pub use events::{
+    EventChoice, EventConstants, EventObject, EventSource, Events, Group, ProbeParameters, UnknownGroup,
+    events,
+};
 pub use kernel_files::{CodeError, KernelFiles};
 pub use payload::{NoKey, PayloadKey};
+pub use program_object::{Library, ObjectProgram, ProgramKey, ProgramObject};
+pub use reference::prune;
 pub use refusal::refusal;
 
 use std::path::PathBuf;
@@ -98,6 +113,11 @@ impl Domain<'_> {
     /// What the others know of it.
     pub fn peer(&self) -> Peer {
         Peer { name: self.name.clone(), role: self.role }
+    }
+
+    /// Where messages say that there is no such function.
+    pub(crate) fn in_type_information(&self) -> String {
+        format!(" in the type information (BTF) of domain `{}`, kernel {}", self.name, self.kernel.release())
     }
 }
 
@@ -173,6 +193,8 @@ pub struct Options {
     pub serial_attach: bool,
     /// The folder for compiled objects. It is made if it is missing; nothing in it need be kept.
     pub cache: PathBuf,
+    /// The key of messages, if events tell it.
+    pub key: Option<PayloadKey>,
 }
 
 /// What is to be woven into all domains.
@@ -189,15 +211,19 @@ pub struct Weaving {
 pub struct Woven {
     /// The domain's name.
     pub domain: String,
-    /// For its agent. Without programs, and with an empty object, where nothing is to be woven; of [`resolve()`], which
-    /// compiles nothing, it has programs and an empty object: no agent takes that.
+    /// For its agent. Without programs and objects where nothing is to be woven; of [`resolve()`], which compiles nothing,
+    /// it has programs and no objects: no agent takes that.
     pub plan: Plan,
+    /// By object of the plan, and by the number that its lines have for a source: the source's place among the aspects'.
+    pub line_sources: Vec<Vec<Option<usize>>>,
     /// All join points, by their numbers.
     pub sites: Vec<SiteInfo>,
     /// Why the kernel drops packets, where a flow's end asks it (`flow_drop`).
     pub drop_reasons: Vec<DropReason>,
     /// What patterns matched, but no hook can reach.
     pub skipped: Vec<Skipped>,
+    /// What the aspects name, and say that a kernel may lack, and this one does.
+    pub absent: Vec<Absent>,
     /// How many join points each choice of how exact to be would have, by clause.
     pub counts: Vec<Counts>,
     /// What is inlined of the functions whose calls are woven, where debug information is at hand.
@@ -302,6 +328,15 @@ impl Action {
     }
 }
 
+/// A function or tracepoint that an aspect names, and says that a kernel may lack (`?`), where the kernel does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// The clause, as in [`SiteInfo::clause`].
+    pub clause: String,
+    /// The function or tracepoint.
+    pub name: String,
+}
+
 /// A function that a pattern matched, but that cannot be hooked in this kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
@@ -328,17 +363,20 @@ pub fn resolve(
     first_site: u32,
 ) -> Result<Weaving, Vec<Diagnostic>> {
     let options = Options { first_site, ..Options::default() };
-    let (mut drafts, peers) = drafts(aspects, domains);
+    let library = Library::EMPTY;
+    let (mut drafts, peers) = drafts(aspects, domains, &library)?;
     let warnings = judge(aspects, &peers, &mut drafts)?;
     let mut next = first_site;
-    let woven = drafts.into_iter().zip(domains).map(|(draft, domain)| {
-        draft.woven(aspects, (&domain.name, domain.number), Objects::default(), &options, &mut next)
-    });
-    Ok(Weaving { domains: woven.collect(), warnings })
+    let mut woven = Vec::new();
+    for (draft, domain) in drafts.into_iter().zip(domains) {
+        let domain = (domain.name.as_str(), domain.number);
+        woven.push(draft.woven(aspects, domain, None, &library, &options, &mut next).map_err(general)?);
+    }
+    Ok(Weaving { domains: woven, warnings })
 }
 
-/// Finds the join points of all domains, and compiles what runs there, in this process: for domains that are trusted,
-/// or a process that has nothing to lose.
+/// Finds the join points of all domains, and the programs of the library for them, or compiles what runs there, in this
+/// process: for domains that are trusted, or a process that has nothing to lose.
 ///
 /// # Errors
 ///
@@ -347,34 +385,55 @@ pub fn weave(
     aspects: &Aspects,
     domains: &[Domain<'_>],
     options: &Options,
+    library: &Library<'_>,
 ) -> Result<Weaving, Vec<Diagnostic>> {
-    let (mut drafts, peers) = drafts(aspects, domains);
+    let (mut drafts, peers) = drafts(aspects, domains, library)?;
     let mut warnings = judge(aspects, &peers, &mut drafts)?;
     let mut errors = Vec::new();
     let mut next = options.first_site;
     let mut woven = Vec::new();
     for (draft, domain) in drafts.into_iter().zip(domains) {
-        let mut objects = Objects::default();
+        if !draft.unfit.is_empty() {
+            let (name, reasons) = (&domain.name, draft.unfit.join("; "));
+            let message = format!("domain `{name}`: the compiled programs do not fit its kernel: {reasons}");
+            let help = "they are compiled for this kernel, which takes clang wherever it is recorded";
+            warnings.push(Diagnostic::general(message).as_warning().with_help(help));
+        }
+        let mut object = None;
         if let Some(text) = &draft.text {
-            let general = |error: Error| vec![Diagnostic::general(error.to_string())];
             let compiled = text.files(aspects).and_then(|files| Ok((Compiler::find()?, files)));
             let compiled = compiled
                 .and_then(|(compiler, files)| compiler.compile(&files, &options.cache, &mut warnings));
-            let Compiled { object, log } = compiled.map_err(general)?;
-            let failed = object.is_none();
+            let Compiled { object: made, log } = compiled.map_err(general)?;
+            let failed = made.is_none();
             if !log.is_empty() || failed {
                 let said = complaints(aspects, &peers, domain, &log, failed);
                 if failed { errors.extend(said) } else { warnings.extend(said) }
             }
-            objects.advice = object.unwrap_or_default();
+            object = made;
         }
-        woven.push(draft.woven(aspects, (&domain.name, domain.number), objects, options, &mut next));
+        // What did not compile has no plan.
+        if draft.text.is_some() && object.is_none() {
+            continue;
+        }
+        let domain = (domain.name.as_str(), domain.number);
+        woven.push(draft.woven(aspects, domain, object, library, options, &mut next).map_err(general)?);
     }
     let (warnings, errors) = (each_once(warnings), each_once(errors));
     if errors.is_empty() { Ok(Weaving { domains: woven, warnings }) } else { Err(errors) }
 }
 
-fn drafts(aspects: &Aspects, domains: &[Domain<'_>]) -> (Vec<Draft>, Vec<Peer>) {
+fn drafts(
+    aspects: &Aspects,
+    domains: &[Domain<'_>],
+    library: &Library<'_>,
+) -> Result<(Vec<Draft>, Vec<Peer>), Vec<Diagnostic>> {
     let peers: Vec<_> = domains.iter().map(Domain::peer).collect();
-    (domains.iter().map(|domain| draft(aspects, &peers, domain, &EventChoice::default())).collect(), peers)
+    let nothing = EventChoice::default();
+    let drafts = domains.iter().map(|domain| draft(aspects, &peers, domain, &nothing, library));
+    Ok((drafts.collect::<Result<_, _>>().map_err(general)?, peers))
+}
+
+fn general(error: Error) -> Vec<Diagnostic> {
+    vec![Diagnostic::general(error.to_string())]
 }

@@ -1,9 +1,6 @@
-//! A key in the payload: where it is in a message, and the C that says so to `bpf/events/key.h`.
+//! A key in the payload: where it is in a message, as people write it and as `bpf/events/key.h` reads it.
 
-use std::{
-    fmt::{self, Write as _},
-    str::FromStr,
-};
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -91,35 +88,21 @@ impl fmt::Display for PayloadKey {
 }
 
 impl PayloadKey {
-    /// The definitions that `bpf/events/key.h` is compiled with.
-    pub(crate) fn definitions(&self) -> String {
-        let mut text = String::new();
-        let length = match self {
-            Self::Line(name) => {
-                let (mut names, mut masks) = (String::new(), String::new());
-                for word in name.as_bytes().chunks(8) {
-                    let (mut letters, mut counts) = ([0u8; 8], [0u8; 8]);
-                    for (at, byte) in word.iter().enumerate() {
-                        (letters[at], counts[at]) = (byte | 0x20, 0xff);
-                    }
-                    let _ = write!(names, "{:#x}ull, ", u64::from_le_bytes(letters));
-                    let _ = write!(masks, "{:#x}ull, ", u64::from_le_bytes(counts));
+    /// `struct xw_key_place` of `bpf/events/key.h`.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (mut name, mut masks) = ([0u8; NAME], [0u8; NAME]);
+        let words = match self {
+            Self::Line(text) => {
+                for ((letter, mask), byte) in name.iter_mut().zip(&mut masks).zip(text.bytes()) {
+                    (*letter, *mask) = (byte | 0x20, 0xff);
                 }
-                let _ = writeln!(text, "#define XW_KEY_NAME {{ {names}}}\n#define XW_KEY_MASK {{ {masks}}}");
-                u32::try_from(name.len()).unwrap_or(u32::MAX)
+                [1, 0, u32::try_from(text.len()).unwrap_or(u32::MAX), 0]
             }
             // Until the line ends.
-            Self::FirstLine => {
-                text.push_str("#define XW_KEY_AT 0\n");
-                0
-            }
-            Self::Bytes { offset, length } => {
-                let _ = writeln!(text, "#define XW_KEY_AT {offset}");
-                *length
-            }
+            Self::FirstLine => [0; 4],
+            Self::Bytes { offset, length } => [0, *offset, *length, 0],
         };
-        let _ = writeln!(text, "#define XW_KEY_LENGTH {length}");
-        text
+        words.into_iter().flat_map(u32::to_le_bytes).chain(name).chain(masks).collect()
     }
 }
 
@@ -150,14 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn names_are_words_of_lower_case_letters() {
-        let text = PayloadKey::Line("X-Call-Ident".to_owned()).definitions();
-        let words = ["x-call-i", "dent\0\0\0\0"].map(|word| {
-            let word = u64::from_le_bytes(word.as_bytes().try_into().unwrap());
-            format!("{word:#x}ull")
-        });
-        for word in words.iter().map(String::as_str).chain(["0xffffffffull", "XW_KEY_LENGTH 12"]) {
-            assert!(text.contains(word), "{word} in {text}");
-        }
+    fn names_are_compared_in_lower_case() {
+        let bytes = PayloadKey::Line("X-Call-Ident".to_owned()).encode();
+        assert_eq!(bytes.len(), 16 + 2 * NAME);
+        assert_eq!(bytes[..16], [1, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&bytes[16..29], b"x-call-ident\0");
+        assert_eq!(
+            bytes[48..61],
+            [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0]
+        );
+        let bytes = PayloadKey::Bytes { offset: 12, length: 8 }.encode();
+        assert_eq!(bytes[..12], [0, 0, 0, 0, 12, 0, 0, 0, 8, 0, 0, 0]);
     }
 }

@@ -9,12 +9,14 @@ use crate::instruction::{self, Touch};
 use crate::value::{Location, Value, pointer};
 
 /// A place in a domain's code where something can be woven.
+#[derive(Clone)]
 pub(crate) struct JoinPoint<'i> {
     pub hook: Hook,
     pub at: At<'i>,
 }
 
 /// What is there.
+#[derive(Clone)]
 pub(crate) enum At<'i> {
     /// A function's entry or return.
     Function {
@@ -35,6 +37,7 @@ pub(crate) enum At<'i> {
 }
 
 /// What `access` selects at a function that stands for an instruction.
+#[derive(Clone)]
 pub(crate) struct Target {
     /// The argument, by its place among those in registers, that is its address.
     pub argument: usize,

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use libbpf_sys::API_HEADERS;
+use sha2::{Digest, Sha256};
 use xweave_aspect::Code;
 use xweave_aspect::code::TokenKind;
 
@@ -71,6 +72,21 @@ pub(crate) fn header(name: &str) -> Option<&'static str> {
 /// All of these.
 pub(crate) fn all_headers() -> impl Iterator<Item = (&'static str, &'static str)> {
     HEADERS.into_iter()
+}
+
+/// The texts of all that programs may include of xweave's own.
+pub(crate) fn texts() -> impl Iterator<Item = &'static str> {
+    let own = [TYPES, PRELUDE].into_iter().chain(PARTS).map(|(_, text)| text);
+    own.chain(HEADERS.into_iter().map(|(_, text)| text))
+}
+
+/// The hash of all that compiled programs have in common with what loads them and reads what they write: two of different
+/// versions must not be put together.
+pub(crate) fn fingerprint() -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(xweave_wire::VERSION.to_le_bytes());
+    texts().for_each(|text| hash.update(text));
+    hash.finalize().into()
 }
 
 /// A header that a program uses.

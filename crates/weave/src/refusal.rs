@@ -43,9 +43,12 @@ pub fn refusal(aspects: &Aspects, woven: &Woven, release: &str, said: &str) -> O
         "the verifier of domain `{}` (kernel {release}) refuses `{}` at `{}`: {verdict}",
         woven.domain, info.clause, site.function
     );
-    let line = instruction(said).and_then(|nth| lines::of(&woven.plan.object, &program.name, nth));
-    let span = match line {
-        Some(place) => Span { file: place.file, line: place.line, column: place.column, length: 1 },
+    let nth = usize::try_from(program.object).ok()?;
+    let object = woven.plan.objects.get(nth)?;
+    let line = instruction(said).and_then(|nth| lines::of(object, &program.name, nth));
+    let source = |file: usize| woven.line_sources.get(nth)?.get(file).copied().flatten();
+    let span = match line.and_then(|place| Some((source(place.file)?, place))) {
+        Some((file, place)) => Span { file, line: place.line, column: place.column, length: 1 },
         None => Span {
             file: aspects.sources.iter().position(|source| source.name == info.aspect)?,
             line: info.aspect_line,

@@ -16,7 +16,7 @@ use xweave_wire::plan::{Hook, VariablePlace};
 use crate::anchor::Anchor;
 use crate::bind::{self, Bound};
 use crate::condition::Condition;
-use crate::draft::{ItemDraft, SkippedDraft};
+use crate::draft::{AbsentDraft, ItemDraft, SkippedDraft};
 use crate::instruction;
 use crate::item::Item;
 use crate::point::{At, JoinPoint, Place};
@@ -27,6 +27,7 @@ use candidates::{Candidate, Candidates};
 pub(crate) struct Resolved<'a> {
     pub points: Vec<Point<'a>>,
     pub skipped: Vec<SkippedDraft>,
+    pub absent: Vec<AbsentDraft>,
     /// In the order of [`Item::all`].
     pub items: Vec<ItemDraft>,
 }
@@ -59,17 +60,19 @@ pub(crate) struct Applied<'a> {
 pub(crate) fn resolve<'a>(aspects: &'a Aspects, peers: &'a [Peer], domain: &'a Domain<'a>) -> Resolved<'a> {
     let resolver = Resolver { aspects, peers, domain, ambiguous: OnceCell::new() };
     let mut points = BTreeMap::new();
-    let mut skipped = Vec::new();
+    let (mut skipped, mut absent) = (Vec::new(), Vec::new());
     let mut items = Vec::new();
     for (number, item) in (0..).zip(Item::all(aspects)) {
-        let mut work = Work { number, item, draft: ItemDraft::default(), skipped: Vec::new() };
+        let mut work =
+            Work { number, item, draft: ItemDraft::default(), skipped: Vec::new(), absent: Vec::new() };
         let candidates = resolver.candidates(&mut work);
         let selected = resolver.select(&mut work, candidates);
         resolver.bind(&mut work, selected, &mut points);
         items.push(work.draft);
         skipped.append(&mut work.skipped);
+        absent.extend(work.absent.into_iter().map(|name| AbsentDraft { item: number, name }));
     }
-    Resolved { points: points.into_values().collect(), skipped, items }
+    Resolved { points: points.into_values().collect(), skipped, absent, items }
 }
 
 /// Why an item that has a join point in none of the domains is woven nowhere; nothing if that is as it should be.
@@ -129,6 +132,8 @@ struct Work<'a> {
     item: Item<'a>,
     draft: ItemDraft,
     skipped: Vec<SkippedDraft>,
+    /// Functions and tracepoints that the kernel may lack, and does.
+    absent: Vec<String>,
 }
 
 impl Work<'_> {

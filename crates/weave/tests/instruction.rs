@@ -11,7 +11,8 @@ use xweave_access::Source as Program;
 use xweave_aspect::{Source, parse};
 use xweave_code::Kernel;
 use xweave_weave::{
-    CodeIndex, Counts, Domain, Options, Peer, Role, Weaving, find_clang, needs_code, unseen_calls, weave,
+    CodeIndex, Counts, Domain, Library, Options, Peer, Role, Weaving, find_clang, needs_code, unseen_calls,
+    weave,
 };
 use xweave_wire::plan::{Hook, PlanSite, VariablePlace};
 
@@ -63,7 +64,7 @@ fn try_weave(text: &str) -> Result<Weaving, Vec<String>> {
     let domain =
         Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &made.kernel, code: &made.code };
     let cache = tempfile::tempdir().unwrap();
-    weave(&aspects, &[domain], &options(&cache)).map_err(told)
+    weave(&aspects, &[domain], &options(&cache), &Library::EMPTY).map_err(told)
 }
 
 fn options(cache: &tempfile::TempDir) -> Options {
@@ -71,8 +72,8 @@ fn options(cache: &tempfile::TempDir) -> Options {
         first_site: 1,
         buffer: 4096,
         flow_table: 64,
-        serial_attach: false,
         cache: cache.path().to_owned(),
+        ..Options::default()
     }
 }
 
@@ -403,7 +404,7 @@ fn a_kernel_may_lack_functions_that_another_has() {
         };
         let guest = Domain { name: "vm1".into(), role: Role::Guest, number: 2, kernel: &kernel, code: &code };
         let cache = tempfile::tempdir().unwrap();
-        let weaving = weave(&aspects, &[guest, host], &options(&cache));
+        let weaving = weave(&aspects, &[guest, host], &options(&cache), &Library::EMPTY);
         let weaving = weaving.map_err(|errors| errors.into_iter().map(|e| e.message).collect::<Vec<_>>());
         weaving.map(|weaving| weaving.domains.iter().map(|of| of.sites.len()).collect::<Vec<_>>())
     };
@@ -446,8 +447,13 @@ fn code_is_needed_where_instructions_of_the_domain_are_meant() {
         code,
     };
     let cache = tempfile::tempdir().unwrap();
-    let weaving =
-        weave(&aspects, &[domain(1, "host", &[]), domain(2, "vm1", &MADE.code)], &options(&cache)).unwrap();
+    let weaving = weave(
+        &aspects,
+        &[domain(1, "host", &[]), domain(2, "vm1", &MADE.code)],
+        &options(&cache),
+        &Library::EMPTY,
+    )
+    .unwrap();
     assert_eq!(weaving.domains[0].sites.len(), 1);
     assert!(weaving.domains[1].sites.len() > 2);
 }

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use xweave_aspect::{Aspects, Severity, Source, parse};
 use xweave_code::Kernel;
 use xweave_weave::{
-    CodeError, Domain, KernelFiles, Options, Role, SiteInfo, Weaving, refusal, resolve, unseen_calls, weave,
+    CodeError, Domain, KernelFiles, Library, Options, Role, SiteInfo, Weaving, refusal, resolve,
+    unseen_calls, weave,
 };
 use xweave_wire::plan::Hook;
 
@@ -31,10 +32,10 @@ fn weave_text(text: &str, cache: &Path) -> Result<Weaving, Vec<String>> {
         first_site: 1,
         buffer: 4096,
         flow_table: 64,
-        serial_attach: false,
         cache: cache.to_owned(),
+        ..Options::default()
     };
-    weave(&aspects(text), &domains(), &options)
+    weave(&aspects(text), &domains(), &options, &Library::EMPTY)
         .map_err(|errors| errors.iter().map(|e| format!("{}:{}: {}", e.line, e.column, e.message)).collect())
 }
 
@@ -43,10 +44,10 @@ fn diagnostics(text: &str) -> Vec<xweave_aspect::Diagnostic> {
         first_site: 1,
         buffer: 4096,
         flow_table: 64,
-        serial_attach: false,
         cache: tempfile::tempdir().unwrap().path().to_owned(),
+        ..Options::default()
     };
-    weave(&aspects(text), &domains(), &options).err().unwrap_or_default()
+    weave(&aspects(text), &domains(), &options, &Library::EMPTY).err().unwrap_or_default()
 }
 
 fn mistakes(text: &str) -> Vec<String> {
@@ -129,13 +130,13 @@ fn a_program_holds_all_that_is_woven_at_its_join_points() {
     let clauses: Vec<_> = weaving.domains[0].sites.iter().map(|site| site.clause.as_str()).collect();
     assert_eq!(clauses, ["a", "f.quit1", "f.transit1", "b", "b", "f.start1", "a", "f.quit1"]);
     assert_eq!(plan.programs[0].origin, "dir/x.aspect:6 a, dir/x.aspect:4 f.quit1");
-    assert_eq!(plan.object[..4], *b"\x7fELF");
+    assert_eq!(plan.objects[0][..4], *b"\x7fELF");
     for program in &plan.programs {
         let function = LIVE.function(&program.sites[0].function).unwrap();
         assert_eq!(function.btf_id, program.sites[0].btf_id);
     }
     let guest = &weaving.domains[1];
-    assert!(guest.plan.programs.is_empty() && guest.plan.object.is_empty());
+    assert!(guest.plan.programs.is_empty() && guest.plan.objects.is_empty());
 
     // The second time it comes from the cache, where object and messages are one file, with nothing left behind.
     let files = || {
@@ -157,7 +158,7 @@ fn why_packets_are_dropped_is_known_in_the_kernels_words_where_a_flow_asks() {
     let reasons = &asked.domains[0].drop_reasons;
     assert!(reasons.iter().any(|reason| reason.name == "NO_SOCKET"), "{reasons:?}");
     assert!(reasons.iter().all(|reason| !reason.name.starts_with("SKB_DROP")), "{reasons:?}");
-    assert!(!asked.domains[0].plan.object.is_empty() && asked.domains[1].drop_reasons.is_empty());
+    assert!(!asked.domains[0].plan.objects.is_empty() && asked.domains[1].drop_reasons.is_empty());
     let plain = weave_text(&xflow("select skb;"), folder.path()).unwrap();
     assert!(plain.domains[0].drop_reasons.is_empty());
 }
@@ -274,10 +275,10 @@ fn the_library_is_woven() {
             first_site: 1,
             buffer: 4096,
             flow_table: 64,
-            serial_attach: false,
             cache: cache.path().to_owned(),
+            ..Options::default()
         };
-        let weaving = weave(&aspects, &domains, &options).unwrap_or_else(|errors| {
+        let weaving = weave(&aspects, &domains, &options, &Library::EMPTY).unwrap_or_else(|errors| {
             panic!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
         });
         assert!(weaving.warnings.is_empty(), "{}", weaving.warnings[0]);
@@ -286,7 +287,7 @@ fn the_library_is_woven() {
             if let Some(save) = std::env::var_os("XWEAVE_TEST_SAVE") {
                 let release = folder.file_name().unwrap().to_string_lossy();
                 let name = format!("{release}-{}.o", woven.domain);
-                std::fs::write(Path::new(&save).join(name), &woven.plan.object).unwrap();
+                std::fs::write(Path::new(&save).join(name), &woven.plan.objects[0]).unwrap();
             }
         }
     }
@@ -297,7 +298,7 @@ fn said(text: &str) -> String {
     let options = Options { first_site: 1, buffer: 4096, flow_table: 64, ..Options::default() };
     let cache = tempfile::tempdir().unwrap();
     let options = Options { cache: cache.path().to_owned(), ..options };
-    weave(&aspects(text), &domains()[..1], &options).unwrap_err()[0].to_string()
+    weave(&aspects(text), &domains()[..1], &options, &Library::EMPTY).unwrap_err()[0].to_string()
 }
 
 #[test]
@@ -339,11 +340,11 @@ fn the_verifier_is_told_in_the_users_own_line() {
         first_site: 1,
         buffer: 4096,
         flow_table: 64,
-        serial_attach: false,
         cache: cache.path().to_owned(),
+        ..Options::default()
     };
     let aspects = aspects(text);
-    let woven = weave(&aspects, &domains()[..1], &options).unwrap().domains.remove(0);
+    let woven = weave(&aspects, &domains()[..1], &options, &Library::EMPTY).unwrap().domains.remove(0);
     let program = &woven.plan.programs[0].name;
     let told = |nth: usize| {
         let said = format!(

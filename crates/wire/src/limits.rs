@@ -55,6 +55,9 @@ pub const GOVERNORS: usize = 16;
 /// Network devices of a domain.
 pub const NICS: usize = 256;
 
+/// BPF objects of a plan.
+pub const OBJECTS: usize = 16;
+
 /// Sites of a plan, and losses that are told by site.
 pub const SITES: usize = 1 << 20;
 

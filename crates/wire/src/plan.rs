@@ -72,12 +72,16 @@ pub struct VariablePlace {
 /// One compiled program and the join points that it serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanProgram {
+    /// The number of the object that has it, in [`Plan::objects`].
+    pub object: u32,
     /// The program's name in the object.
     pub name: String,
     /// When it runs.
     pub hook: Hook,
     /// The program that saves the arguments, for [`Hook::ProbeReturn`].
     pub saver: Option<String>,
+    /// For [`Hook::Tracepoint`]: the number by which it finds its cookie in its object's table; else 0.
+    pub tracepoint: u32,
     /// Where: at least one, all with the same prototype.
     pub sites: Vec<PlanSite>,
     /// What it was written as (`virtio-net.aspect:12 transit`), for messages.
@@ -89,8 +93,9 @@ pub struct PlanProgram {
 pub struct Plan {
     /// The domain's number: the top byte of the flow IDs that it makes. From 1.
     pub domain: u8,
-    /// A BPF object (ELF) with CO-RE relocations, of programs that [`Plan::programs`] names.
-    pub object: Vec<u8>,
+    /// BPF objects (ELF) with CO-RE relocations, of programs that [`Plan::programs`] names. Maps of the same name are one,
+    /// but for those of a single object: its table of tracepoints and its constants.
+    pub objects: Vec<Vec<u8>>,
     /// In the order in which they are attached: the last of a flow first, its start last, so that
     /// no flow is begun that could not be followed.
     pub programs: Vec<PlanProgram>,

@@ -2,7 +2,6 @@
 
 use std::{
     io::Write,
-    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -39,7 +38,6 @@ pub fn run(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let allowed = ways.allowed(&asked.names())?;
-    let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
     let within = numa_local.then(|| direct::within_nodes(xweave_interrupt::pending)).transpose();
     let within = within.map_err(Failure::Failed)?;
     let begun = Instant::now();
@@ -66,7 +64,7 @@ pub fn run(
             let told = if done.is_none() { guests.ask_all(every.is_some()) } else { guests.ask_again() };
             let now = told.and_then(|mut told| {
                 why.append(&mut told.missing);
-                once(asked, told, &allowed, &cache, pace.as_mut())
+                once(asked, told, &allowed, pace.as_mut())
             });
             let followed = follow(reserve.as_ref());
             match now {
@@ -147,12 +145,11 @@ fn once(
     asked: &asking::Args,
     told: asking::Told,
     allowed: &Allowed,
-    cache: &Path,
     pace: Option<&mut Pace>,
 ) -> Result<(Outcome, Vec<LookedAt>), Failure> {
     let asking::Told { guests, pids, looked_at, .. } = told;
     let asked = Asked { guests, pids, same_by: asked.same_by(), allowed: allowed.clone() };
-    let outcome = merging::merge(asked, &super::host()?, cache, pace, xweave_interrupt::pending);
+    let outcome = merging::merge(asked, &super::host()?, pace, xweave_interrupt::pending);
     let outcome = outcome.map_err(|error| match error {
         MergeError::NotAllowed { .. } => Failure::usage(error),
         _ => Failure::Failed(error.to_string()),

@@ -13,12 +13,14 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xweave_aspect::{Diagnostic, Source};
 use xweave_guard::confine::job;
-use xweave_weave::{Draft, EventChoice, Peer};
+use xweave_weave::{Draft, EventChoice, Peer, ProgramObject};
 
 /// What is to be read.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) aspects: Vec<Source>,
+    /// Programs of the user's that some of them were compiled to.
+    pub(crate) objects: Vec<ProgramObject>,
     /// All domains, in their order.
     pub(crate) peers: Vec<Peer>,
     /// Which of them it is.

@@ -1,7 +1,7 @@
 //! Has confined processes read what domains sent, and compile what comes of it; puts the answers together.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     os::fd::{AsRawFd, OwnedFd},
     path::PathBuf,
@@ -12,7 +12,7 @@ use xweave_aspect::Aspects;
 use xweave_guard::confine::{Job, Limits, job::Failed, run_counting};
 use xweave_text as text;
 use xweave_weave::{
-    Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, unused,
+    Compiled, Compiler, Draft, Files, Library, Peer, WorkFolder, Woven, each_once, fit, judge, unused,
 };
 
 use super::{
@@ -47,7 +47,7 @@ const INDICES: u64 = 2 << 30;
 
 /// What all domains are to weave.
 pub(crate) fn plans(
-    aspects: &Aspects,
+    (aspects, library): (&Aspects, &Library<'_>),
     inputs: Vec<Input>,
     options: &Options,
     types: &Types,
@@ -56,13 +56,14 @@ pub(crate) fn plans(
 ) -> Result<Deployment, Error> {
     let mut inputs = inputs;
     let peers: Vec<Peer> = inputs.iter().map(|input| input.peer.clone()).collect();
-    let all = All { aspects, peers: &peers, options };
+    let all = All { aspects, library, peers: &peers, options };
     let mut drafts = all.drafts(&mut inputs, indices, keep_going)?;
     for of in inputs.iter().flat_map(|input| &input.types).filter(|of| !of.is_kept) {
         of.bytes.iter().for_each(|bytes| types.keep(bytes));
     }
     let mut warnings = judge(aspects, &peers, &mut drafts).map_err(Error::Aspects)?;
-    let compiled = all.compile(&drafts, &sources_of_probes(&inputs, &drafts), &mut warnings, keep_going)?;
+    let notes = compiled_here(&inputs, &drafts);
+    let compiled = all.compile(&inputs, &drafts, &mut warnings, keep_going)?;
     warnings.extend(all.complaints(&mut inputs, &compiled, keep_going)?);
 
     let of_weaving = xweave_weave::Options {
@@ -71,26 +72,25 @@ pub(crate) fn plans(
         flow_table: options.flow_table,
         serial_attach: options.serial_attach,
         cache: PathBuf::new(),
+        key: options.events.key.clone(),
     };
     let (mut woven, mut left_out, mut next) = (Vec::new(), Vec::new(), of_weaving.first_site);
     for ((input, mut draft), compiled) in inputs.iter().zip(drafts).zip(compiled) {
         let domain = &input.peer.name;
         let said = std::mem::take(&mut draft.events.left_out);
         left_out.extend(said.into_iter().map(|what| format!("{domain}: {what}")));
-        let object = |compiled: Option<Compiled>| compiled.and_then(|of| of.object).unwrap_or_default();
-        if let Some(Compiled { object: None, log }) = &compiled.events {
-            let (release, log) = (input.release.clone(), text::lines(log).into_owned());
-            let reason = xweave_weave::Error::Events { release, log };
-            return Err(Error::Events { domain: domain.clone(), reason });
-        }
-        let objects = Objects { advice: object(compiled.advice), events: object(compiled.events) };
-        woven.push(draft.woven(aspects, (domain, input.number), objects, &of_weaving, &mut next));
+        let object = compiled.and_then(|compiled| compiled.object);
+        let named = (domain.as_str(), input.number);
+        let of_domain = draft.woven(aspects, named, object, library, &of_weaving, &mut next);
+        let of_domain = of_domain.map_err(|error| sent(input, error))?;
+        left_out.extend(not_there(input, &of_domain));
+        woven.push(of_domain);
     }
-    let nothing = |woven: &xweave_weave::Woven| woven.plan.programs.is_empty() && woven.plan.events.is_none();
+    let nothing = |woven: &Woven| woven.plan.programs.is_empty() && woven.plan.events.is_none();
     if !options.events.is_empty() && woven.iter().all(nothing) {
         return Err(Error::NoEvents(left_out.join("; ")));
     }
-    Ok(Deployment { woven, left_out, warnings: each_once(warnings) })
+    Ok(Deployment { woven, left_out, notes, warnings: each_once(warnings) })
 }
 
 /// Parts of a kernel, none for its image, and where their indices go.
@@ -99,25 +99,31 @@ type Parts = [(Option<String>, Unfinished)];
 /// What all domains have in common.
 struct All<'a> {
     aspects: &'a Aspects,
+    library: &'a Library<'a>,
     peers: &'a [Peer],
     options: &'a Options,
 }
 
-/// Of each domain, whose C its probes of events are compiled of: its own, or this machine's where that has all of it and
-/// some more, as KVM's. A guest's C is for nobody but itself, and whoever has the very same.
-fn sources_of_probes(inputs: &[Input], drafts: &[Draft]) -> Vec<usize> {
-    let local = inputs.iter().position(|input| input.is_local);
-    let text = |domain: usize| drafts[domain].events.text.as_ref();
-    let covered =
-        |local: usize, domain: usize| text(local).zip(text(domain)).is_some_and(|(all, of)| all.covers(of));
-    (0..drafts.len()).map(|domain| local.filter(|local| covered(*local, domain)).unwrap_or(domain)).collect()
+/// That a kernel lacks what the aspects name and can do without.
+fn not_there(input: &Input, woven: &Woven) -> Option<String> {
+    let names: BTreeSet<_> = woven.absent.iter().map(|absent| absent.name.as_str()).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let (domain, kernel) = (&woven.domain, &input.release);
+    (!names.is_empty())
+        .then(|| format!("{domain}: kernel {kernel} has no {names}: what passes there is not seen"))
 }
 
-/// What the C of a draft was compiled to.
-#[derive(Default)]
-struct CompiledDraft {
-    advice: Option<Compiled>,
-    events: Option<Compiled>,
+/// For which domains programs are compiled in this recording, though there are such that were compiled before.
+fn compiled_here(inputs: &[Input], drafts: &[Draft]) -> Vec<String> {
+    let with_reason = inputs.iter().zip(drafts).filter(|(_, draft)| draft.text.is_some());
+    let with_reason = with_reason.filter(|(_, draft)| !draft.unfit.is_empty());
+    let told = with_reason.map(|(input, draft)| {
+        let (domain, kernel, reasons) = (&input.peer.name, &input.release, draft.unfit.join("; "));
+        format!(
+            "{domain}: programs are compiled for kernel {kernel}, since the library's do not fit: {reasons}"
+        )
+    });
+    told.collect()
 }
 
 impl All<'_> {
@@ -168,7 +174,8 @@ impl All<'_> {
                         input.keep_index(module, file);
                     }
                     indices.prune();
-                    drafts.push(draft.checked(self.aspects).map_err(|error| sent(input, error))?);
+                    drafts
+                        .push(draft.checked(self.aspects, self.library).map_err(|error| sent(input, error))?);
                 }
                 Read::Unusable(reason) => {
                     return Err(sent(input, format!("what it sent is of no use: {}", shown(&reason))));
@@ -221,6 +228,7 @@ impl All<'_> {
         }
         let reading = Reading {
             aspects: self.aspects.sources.clone(),
+            objects: self.library.own.to_vec(),
             peers: self.peers.to_vec(),
             domain,
             number: input.number,
@@ -241,37 +249,31 @@ impl All<'_> {
         Ok(job)
     }
 
-    /// Compiles the C of all drafts: what several domains have in common, once. `probes` says whose C a domain's probes of
-    /// events are compiled of.
+    /// Compiles the C of all drafts that have some: what several domains have in common, once.
     fn compile(
         &self,
+        inputs: &[Input],
         drafts: &[Draft],
-        probes: &[usize],
         warnings: &mut Vec<xweave_aspect::Diagnostic>,
         keep_going: KeepGoing<'_>,
-    ) -> Result<Vec<CompiledDraft>, Error> {
-        let mut texts: Vec<(usize, bool, Files<'_>)> = Vec::new();
+    ) -> Result<Vec<Option<Compiled>>, Error> {
+        let mut texts: Vec<(usize, Files<'_>)> = Vec::new();
         for (domain, draft) in drafts.iter().enumerate() {
             if let Some(text) = &draft.text {
-                let files = text.files(self.aspects).map_err(compiling)?;
-                texts.push((domain, false, files));
-            }
-            if draft.events.text.is_some() {
-                let text = drafts[probes[domain]].events.text.iter();
-                texts.extend(text.map(|text| (domain, true, text.files_of_events())));
+                texts.push((domain, text.files(self.aspects).map_err(compiling)?));
             }
         }
-        let mut compiled: Vec<CompiledDraft> = Vec::new();
-        compiled.resize_with(drafts.len(), CompiledDraft::default);
-        if texts.is_empty() {
-            return Ok(compiled);
-        }
-        let compiler = Compiler::find().map_err(compiling)?;
+        let mut compiled: Vec<Option<Compiled>> = vec![None; drafts.len()];
+        let Some((first, _)) = texts.first() else { return Ok(compiled) };
+        let compiler = Compiler::find().map_err(|error| match error {
+            xweave_weave::Error::NoCompiler => no_compiler(&inputs[*first], &drafts[*first]),
+            error => compiling(error),
+        })?;
         let cache = self.options.cache.join("advice");
-        let keys: Vec<String> = texts.iter().map(|(_, _, files)| compiler.key(files)).collect();
+        let keys: Vec<String> = texts.iter().map(|(_, files)| compiler.key(files)).collect();
         let mut known: BTreeMap<&str, Compiled> = BTreeMap::new();
         let mut wanted: BTreeMap<&str, &Files<'_>> = BTreeMap::new();
-        for (key, (_, _, files)) in keys.iter().zip(&texts) {
+        for (key, (_, files)) in keys.iter().zip(&texts) {
             match Compiled::kept(key, &cache) {
                 Ok(Some(kept)) => drop(known.insert(key, kept)),
                 Ok(None) => drop(wanted.insert(key, files)),
@@ -299,10 +301,8 @@ impl All<'_> {
             let _ = answer.keep(key, &cache);
             known.insert(key, answer);
         }
-        for ((domain, of_events, _), key) in texts.iter().zip(&keys) {
-            let of = &mut compiled[*domain];
-            let place = if *of_events { &mut of.events } else { &mut of.advice };
-            *place = known.get(key.as_str()).cloned();
+        for ((domain, _), key) in texts.iter().zip(&keys) {
+            compiled[*domain] = known.get(key.as_str()).cloned();
         }
         Ok(compiled)
     }
@@ -312,12 +312,12 @@ impl All<'_> {
     fn complaints(
         &self,
         inputs: &mut [Input],
-        compiled: &[CompiledDraft],
+        compiled: &[Option<Compiled>],
         keep_going: KeepGoing<'_>,
     ) -> Result<Vec<xweave_aspect::Diagnostic>, Error> {
         let (mut jobs, mut of) = (Vec::new(), Vec::new());
         for (domain, compiled) in compiled.iter().enumerate() {
-            let Some(Compiled { object, log }) = &compiled.advice else { continue };
+            let Some(Compiled { object, log }) = compiled else { continue };
             if object.is_none() || !log.is_empty() {
                 let input = &inputs[domain];
                 let log = Some((log.clone(), object.is_none()));
@@ -384,6 +384,19 @@ fn failed(input: &Input, error: Failed) -> Error {
 
 fn sent(input: &Input, reason: impl Into<Cause>) -> Error {
     Error::Sent { domain: input.peer.name.clone(), reason: reason.into() }
+}
+
+/// That there is no compiler, and what it would be needed for.
+fn no_compiler(input: &Input, draft: &Draft) -> Error {
+    let (domain, kernel) = (input.peer.name.clone(), &input.release);
+    let why = match &draft.unfit[..] {
+        [] => "these aspects are not compiled yet".to_owned(),
+        unfit => {
+            let reasons = unfit.join("; ");
+            format!("the compiled programs of these aspects do not fit {domain} (kernel {kernel}): {reasons}")
+        }
+    };
+    Error::NoCompiler { why, domain }
 }
 
 fn compiling(reason: impl Into<Cause>) -> Error {

@@ -16,7 +16,7 @@ use xweave_access::{Index, Source};
 use xweave_aspect::Diagnostic;
 use xweave_code::{Kernel, image::LiveCode, types::KernelTypes};
 use xweave_guard::confine::{self, Confinement, User};
-use xweave_weave::{CodeIndex, Domain, complaints, draft};
+use xweave_weave::{CodeIndex, Domain, Library, complaints, draft};
 
 use crate::error::{Cause, diagnostics};
 
@@ -65,6 +65,9 @@ pub enum Error {
     /// The aspects, which were understood before, are not.
     #[error("{}", diagnostics(.0))]
     Aspects(Vec<Diagnostic>),
+    /// Programs that were compiled before cannot be used.
+    #[error("{0}")]
+    Objects(#[source] Cause),
     /// It is passed the types of two kernels.
     #[error("it has two kernels")]
     TwoKernels,
@@ -149,6 +152,7 @@ fn write(to: &mut impl Write, bytes: &[u8]) -> Result<(), Error> {
 
 fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, Error> {
     let aspects = xweave_aspect::parse(reading.aspects).map_err(Error::Aspects)?;
+    let library = Library { own: &reading.objects, ..xweave_programs::library() };
     let mut kernel: Option<Kernel> = None;
     for (module, length) in &reading.types {
         let btf = parcel::cut(&mut rest, *length)?;
@@ -200,7 +204,10 @@ fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, Error> {
     };
     Ok(match reading.log {
         Some((log, failed)) => Read::Complaints(complaints(&aspects, &reading.peers, &domain, &log, failed)),
-        None => Read::Draft(Box::new(draft(&aspects, &reading.peers, &domain, &reading.events)), indexed),
+        None => {
+            let draft = draft(&aspects, &reading.peers, &domain, &reading.events, &library);
+            Read::Draft(Box::new(draft.map_err(|error| Error::Objects(error.into()))?), indexed)
+        }
     })
 }
 

@@ -14,6 +14,8 @@ pub struct Check<'a> {
     pub advice: Vec<Advice<'a>>,
     /// What patterns match, but no hook can reach.
     pub skipped: Vec<Skipped<'a>>,
+    /// What aspects can do without, and a kernel lacks.
+    pub absent: Vec<Absent<'a>>,
     /// The probes of events, by domain, if any were asked for.
     pub events: Vec<Events<'a>>,
     /// What is to be known.
@@ -73,6 +75,17 @@ pub struct Skipped<'a> {
     pub reason: &'a str,
 }
 
+/// A function or tracepoint that a clause names with `?`, and that a kernel lacks.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Absent<'a> {
+    /// The clause, as in [`Advice::name`].
+    pub name: &'a str,
+    /// The domain.
+    pub domain: &'a str,
+    /// The function or tracepoint.
+    pub function: &'a str,
+}
+
 /// The probes of events in a domain.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Events<'a> {
@@ -99,9 +112,17 @@ impl<'a> Check<'a> {
                 reason: &skipped.reason,
             })
         });
+        let absent = found.domains.iter().flat_map(|of| {
+            of.absent.iter().map(|absent| Absent {
+                name: &absent.clause,
+                domain: &of.domain,
+                function: &absent.name,
+            })
+        });
         Self {
             advice: found.clauses().into_iter().map(Advice::new).collect(),
             skipped: skipped.collect(),
+            absent: absent.collect(),
             events: events.iter().map(Events::new).collect(),
             warnings: diagnostic::all(&found.warnings),
             errors: diagnostic::all(errors),

@@ -8,10 +8,14 @@ use serde::{
 };
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_text as text;
-use xweave_wire::{limits, plan::MAX_VARIABLES};
+use xweave_wire::{
+    limits,
+    plan::{MAX_VARIABLES, PlanProgram},
+};
 
 use super::Draft;
 use crate::item::Item;
+use crate::program_object::Library;
 
 /// Bytes of a path: `PATH_MAX` of Linux.
 const PATH: usize = 4096;
@@ -28,11 +32,17 @@ pub(super) const PROBES: usize = 256;
 /// Headers that a program includes of those that it need not.
 pub(super) const HEADERS: usize = 64;
 
+/// Objects of the library that a domain's programs are from.
+pub(super) const OBJECTS: usize = limits::OBJECTS;
+
 /// Functions that are named of those that one is inlined into.
 pub(super) const CALLERS: usize = 16;
 
 /// Reasons to drop packets: a kernel has some hundred.
 pub(crate) const DROP_REASONS: usize = 4096;
+
+/// No program's context has more words: `struct pt_regs` has 21, arguments of functions that can be hooked 12.
+const WORDS: u8 = 31;
 
 /// Join points, programs, and what is skipped.
 pub(super) const SITES: usize = limits::SITES;
@@ -88,11 +98,11 @@ pub enum DraftError {
     #[error("a draft has a probe with a name that is too long")]
     LongName,
     /// It has programs, and nothing to make them from.
-    #[error("a draft has programs, and no C of them")]
+    #[error("a draft has programs, and neither C nor an object of them")]
     ProgramsWithoutC,
-    /// Only one of these is there.
-    #[error("a draft has probes without C, or C without probes")]
-    ProbesWithoutC,
+    /// A program's arguments or object are not there, or not possible.
+    #[error("a draft has a program with arguments or an object that cannot be")]
+    Program,
     /// Places are not numbered as its sites are.
     #[error("a draft has places that are not its own sites'")]
     ForeignPlaces,
@@ -113,7 +123,7 @@ impl Draft {
     /// # Errors
     ///
     /// [`DraftError`]
-    pub fn checked(mut self, aspects: &Aspects) -> Result<Self, DraftError> {
+    pub fn checked(mut self, aspects: &Aspects, library: &Library<'_>) -> Result<Self, DraftError> {
         let items = Item::all(aspects).len();
         if self.items.len() != items {
             return Err(DraftError::Items { drafted: self.items.len(), items });
@@ -136,10 +146,11 @@ impl Draft {
             skipped.module.iter_mut().for_each(|module| line(module, PATH));
             line(&mut skipped.reason, limits::REASON);
         }
+        self.absent.iter_mut().for_each(|absent| line(&mut absent.name, limits::FUNCTION));
         let callers = self.inlined.iter_mut().flat_map(|inlined| &mut inlined.into);
         callers.for_each(|function| line(function, limits::FUNCTION));
         let numbers = self.sites.iter().map(|site| site.item).chain(self.skipped.iter().map(|of| of.item));
-        let mut numbers = numbers;
+        let mut numbers = numbers.chain(self.absent.iter().map(|of| of.item));
         if let Some(item) = numbers.find(|item| !is_item(*item)) {
             return Err(DraftError::NoItem { item, items });
         }
@@ -151,11 +162,21 @@ impl Draft {
             }
         }
         self.events.left_out.iter_mut().for_each(|left| line(left, limits::REASON));
-        if self.text.is_none() && !self.programs.is_empty() && !super::has_errors(&self.items) {
+        self.unfit.iter_mut().for_each(|reason| line(reason, limits::REASON));
+        let nothing = self.text.is_none() && self.ready.is_empty();
+        if nothing && !self.programs.is_empty() && !super::has_errors(&self.items) {
             return Err(DraftError::ProgramsWithoutC);
         }
-        if self.events.text.is_none() != self.events.programs.is_empty() {
-            return Err(DraftError::ProbesWithoutC);
+        let objects = self.ready.len().max(1);
+        let has_object =
+            |program: &PlanProgram| usize::try_from(program.object).is_ok_and(|nth| nth < objects);
+        let is_known = |nth: &u32| usize::try_from(*nth).is_ok_and(|nth| nth < library.all_objects().count());
+        if self.arguments.len() != self.programs.len()
+            || self.arguments.iter().flatten().any(|word| *word > WORDS)
+            || !self.programs.iter().all(has_object)
+            || !self.ready.iter().all(is_known)
+        {
+            return Err(DraftError::Program);
         }
         Ok(self)
     }
@@ -209,11 +230,15 @@ fn lines(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use xweave_aspect::{Source, parse};
     use xweave_code::Kernel;
 
     use super::*;
-    use crate::{Domain, EventChoice, Group, Inlined, Role, drafting::draft};
+    use crate::{
+        Compiler, Domain, EventChoice, EventObject, EventSource, Group, Inlined, Role, drafting::draft,
+    };
 
     fn aspects() -> Aspects {
         let text = "advice a execution(vfs_read, vfs_write) { STORE_DATA1(count); }\n\
@@ -224,7 +249,18 @@ mod tests {
     fn honest() -> Draft {
         let (aspects, kernel) = (aspects(), Kernel::live().unwrap());
         let domain = Domain { name: "vm1".into(), role: Role::Guest, number: 2, kernel: &kernel, code: &[] };
-        draft(&aspects, &[domain.peer()], &domain, &EventChoice::new(vec![Group::Sched], None))
+        let events = EventChoice::new(vec![Group::Sched], None);
+        draft(&aspects, &[domain.peer()], &domain, &events, &library()).unwrap()
+    }
+
+    /// With probes of events, compiled for this kernel.
+    fn library() -> Library<'static> {
+        static EVENTS: LazyLock<EventObject> = LazyLock::new(|| {
+            let (kernel, cache) = (Kernel::live().unwrap(), tempfile::tempdir().unwrap());
+            let source = EventSource::new(&[&kernel]).unwrap();
+            source.compile(&Compiler::find().unwrap(), cache.path()).unwrap()
+        });
+        Library { events: &EVENTS, ..Library::EMPTY }
     }
 
     fn inlined(into: &[&str]) -> Inlined {
@@ -236,13 +272,13 @@ mod tests {
     fn received(draft: &Draft) -> Result<Draft, String> {
         let bytes = postcard::to_stdvec(draft).unwrap();
         let draft: Draft = postcard::from_bytes(&bytes).map_err(|error| error.to_string())?;
-        draft.checked(&aspects()).map_err(|error| error.to_string())
+        draft.checked(&aspects(), &library()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn an_honest_draft_stays_as_it_is() {
         let draft = honest();
-        assert!(draft.sites.len() > 20 && draft.text.is_some() && draft.events.text.is_some());
+        assert!(draft.sites.len() > 20 && draft.text.is_some() && draft.events.programs.len() > 10);
         assert_eq!(format!("{:?}", received(&draft).unwrap()), format!("{draft:?}"));
     }
 
@@ -250,7 +286,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let honest = honest();
         type Change = fn(&mut Draft);
-        let changes: [(&str, Change); 10] = [
+        let changes: [(&str, Change); 13] = [
             ("of 1 items", |draft| drop(draft.items.pop())),
             ("a site of item 7", |draft| draft.sites[3].item = 7),
             ("not its own sites'", |draft| draft.programs[0].sites[0].site = 9),
@@ -259,8 +295,11 @@ mod tests {
             ("not its own sites'", |draft| {
                 draft.programs[0].sites[0].places = vec![Default::default(); MAX_VARIABLES + 1];
             }),
-            ("no C of them", |draft| draft.text = None),
-            ("probes without C", |draft| draft.events.text = None),
+            ("neither C nor an object", |draft| draft.text = None),
+            ("arguments or an object", |draft| draft.ready = vec![7]),
+            ("arguments or an object", |draft| draft.programs[0].object = 1),
+            ("arguments or an object", |draft| draft.arguments[0].push(99)),
+            ("arguments or an object", |draft| drop(draft.arguments.pop())),
             ("", |draft| draft.events.left_out = vec![String::new(); PROBES + 1]),
             ("", |draft| draft.inlined.push(inlined(&["f"; CALLERS + 1]))),
         ];

@@ -51,8 +51,12 @@ impl<'a> Resolver<'a> {
         match anchor {
             Anchor::Function(name, returns) => {
                 let functions = functions_named(kernel, name);
-                if functions.is_empty() && !name.optional && !name.pattern.contains('%') {
-                    return work.draft.diagnostics.push(self.unknown(name));
+                if functions.is_empty() && !name.pattern.contains('%') {
+                    match name.optional {
+                        true => work.absent.push(name.patterns().collect::<Vec<_>>().join(" | ")),
+                        false => work.draft.diagnostics.push(self.unknown(name)),
+                    }
+                    return;
                 }
                 for function in functions {
                     match function_hook(kernel, &function, returns) {
@@ -63,7 +67,7 @@ impl<'a> Resolver<'a> {
             }
             Anchor::Tracepoint(of) => match kernel.tracepoint(&of.name) {
                 Some(tracepoint) => add(JoinPoint { hook: Hook::Tracepoint, at: At::Tracepoint(tracepoint) }),
-                None if of.optional => {}
+                None if of.optional => work.absent.push(of.name.clone()),
                 None => {
                     let message = format!(
                         "no tracepoint `{}` in domain `{}`, kernel {}; or is it in a module that is not loaded?",
@@ -135,7 +139,7 @@ impl<'a> Resolver<'a> {
     /// That there is no function of a name, or none that a pattern matches. A kernel may lack it, as where a module is
     /// not loaded.
     pub(super) fn unmatched(&self, item: Item<'a>) -> Option<Diagnostic> {
-        let (domain, kernel) = (&self.domain.name, self.domain.kernel);
+        let kernel = self.domain.kernel;
         let mut anchors = Anchor::all(&item).into_iter().filter(|anchor| self.means(anchor.domain()));
         let name = match anchors.next()? {
             Anchor::Function(name, _) => name,
@@ -145,11 +149,8 @@ impl<'a> Resolver<'a> {
         if !functions_named(kernel, name).is_empty() {
             return None;
         }
-        let message = format!(
-            "no function matches `{}` in the type information (BTF) of domain `{domain}`, kernel {}",
-            name.pattern,
-            kernel.release()
-        );
+        let place = self.domain.in_type_information();
+        let message = format!("no function matches `{}`{place}", name.pattern);
         let near = kernel.nearest(&name.pattern.replace('%', ""), 3);
         let error = self.aspects.error(name.span, message);
         Some(if near.is_empty() { error } else { error.with_help(format!("there is {}", quoted(&near))) })
@@ -166,12 +167,7 @@ impl<'a> Resolver<'a> {
             _ => format!(": the compiler made {} of it, with other arguments", quoted(&clones)),
         };
         let names: Vec<_> = name.patterns().map(|pattern| format!("`{pattern}`")).collect();
-        let message = format!(
-            "no function {} in the type information (BTF) of domain `{}`, kernel {}{why}",
-            names.join(" or "),
-            domain.name,
-            kernel.release()
-        );
+        let message = format!("no function {}{}{why}", names.join(" or "), domain.in_type_information());
         let help = match unloaded {
             Some(module) => format!("load it in `{}` (modprobe {})", domain.name, module.load),
             None => or_write(&kernel.nearest(&name.pattern, 3)),

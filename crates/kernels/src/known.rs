@@ -1,0 +1,96 @@
+//! The folder `bpf/kernels`: of each known kernel what the library asks of it, as raw BTF, named by the kernel's release.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use xweave_aspect::Aspects;
+use xweave_code::Kernel;
+use xweave_programs::{COMPILED_FOR, coverage};
+
+use crate::error::{At as _, Error};
+
+/// The folder, in the project's.
+const FOLDER: &str = "bpf/kernels";
+
+/// The C programs of `bpf` that are compiled with the library and are no aspects.
+const PROGRAMS: [&str; 2] = ["page-cache.c", "kvm-slots.c"];
+
+/// The folder while it is written anew.
+pub struct Folder {
+    path: PathBuf,
+    library: Vec<(&'static str, Aspects)>,
+    programs: Vec<String>,
+    kept: BTreeSet<String>,
+}
+
+impl Folder {
+    /// Reads what kernels are asked for.
+    pub fn new(root: &Path) -> Result<Self, Error> {
+        let read = |name| {
+            let path = root.join("bpf").join(name);
+            fs::read_to_string(&path).at(&path)
+        };
+        let programs = PROGRAMS.into_iter().map(read).collect::<Result<_, _>>()?;
+        let library = xweave_weave::library_aspects()?;
+        Ok(Self { path: root.join(FOLDER), library, programs, kept: BTreeSet::new() })
+    }
+
+    /// Writes the part of a kernel that the library asks for, and makes sure that it tells the same as the whole.
+    pub fn keep(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        let library: Vec<_> = self.library.iter().map(|(_, aspects)| aspects).collect();
+        let programs: Vec<_> = self.programs.iter().map(String::as_str).collect();
+        let path = self.path.join(format!("{}.btf", kernel.release()));
+        let pruned = xweave_weave::prune(kernel, &library, &programs).at(&path)?;
+        let part = Kernel::new(kernel.release(), &pruned)?;
+        let differs = coverage(kernel)?.into_iter().zip(coverage(&part)?).find(|(whole, part)| whole != part);
+        if let Some((whole, part)) = differs {
+            let (whole, part) = (Box::new(whole), Box::new(part));
+            return Err(Error::Pruned { kernel: kernel.release().to_owned(), whole, part });
+        }
+        fs::create_dir_all(&self.path).at(&self.path)?;
+        fs::write(&path, pruned).at(&path)?;
+        self.kept.insert(kernel.release().to_owned());
+        Ok(())
+    }
+
+    /// Removes the kernels that the mirror no longer has.
+    pub fn finish(self) -> Result<(), Error> {
+        for series in COMPILED_FOR {
+            if !self.kept.iter().any(|release| xweave_lab::series_of(release) == series) {
+                return Err(Error::NoLongerOffered(series));
+            }
+        }
+        for (release, path) in list(&self.path)? {
+            if !self.kept.contains(&release) {
+                fs::remove_file(&path).at(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The known kernels, the oldest first; of a version the one with the shortest name, which is the generic one, first.
+pub fn read(root: &Path) -> Result<Vec<Kernel>, Error> {
+    let load = |(release, path): (String, PathBuf)| Ok(Kernel::new(release, &fs::read(&path).at(&path)?)?);
+    list(&root.join(FOLDER))?.into_iter().map(load).collect()
+}
+
+fn list(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
+    let paths = fs::read_dir(folder).and_then(|found| found.collect::<io::Result<Vec<_>>>()).at(folder)?;
+    let mut found = Vec::new();
+    for path in paths.into_iter().map(|entry| entry.path()) {
+        let release = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        if path.extension().is_some_and(|of| of == "btf") {
+            found.push((release, path));
+        }
+    }
+    found.sort_by_key(|(release, _)| (version(release), release.len()));
+    Ok(found)
+}
+
+/// The numbers that a release begins with.
+fn version(release: &str) -> Vec<u32> {
+    let end = release.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(release.len());
+    release[..end].split('.').filter_map(|number| number.parse().ok()).collect()
+}
