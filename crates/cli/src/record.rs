@@ -97,6 +97,10 @@ pub struct Args {
     /// where CPUs are few, so that requests do not wait for xweave. Buffers are emptied later, and may overflow
     #[arg(long)]
     background: bool,
+    /// Compile the library's aspects for these kernels, too, instead of using the programs that xweave was built with:
+    /// needs clang
+    #[arg(long)]
+    compile_here: bool,
     /// Debug file (vmlinux) of a domain's kernel: adds source lines and local variables
     #[arg(long, value_name = "NAME=FILE")]
     symbols: Vec<String>,
@@ -131,6 +135,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         buffer: args.buffer,
         flow_table: args.flow_table,
         serial_attach: args.serial_attach,
+        compile_here: args.compile_here,
         background: args.background,
         symbols: symbols.map_err(Failure::usage)?,
         settings: Settings::default(),

@@ -78,6 +78,7 @@ fn traces() -> tempfile::TempDir {
     events.finish().expect("it is written");
 
     fs::write(folder.path().join("a-file"), "hi\n").expect("a file");
+    fs::write(folder.path().join("nothing"), "").expect("a file");
     fs::create_dir(folder.path().join("empty")).expect("a folder");
     for (name, text) in [("damaged", "{\"schema\":2"), ("newer", "{\"schema\":9,\"xweave\":\"9.9\"}")] {
         fs::create_dir(folder.path().join(name)).expect("a folder");
@@ -139,6 +140,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["record", "tcp", "-o", "stored"], 2, "xweave: stored holds a trace already: replace it with --force, or name another directory with -o"),
     (&["record", "tcp", "-o", "a-file"], 2, "xweave: a-file is a regular file, not a folder; name another directory with -o"),
     (&["check", "tcp", "--domain", "host"], 2, "xweave: --domain host: NAME=KERNEL is wanted, such as host=live"),
+    (&["check", "tcp", "--domain", "host=nothing"], 2, "xweave: --domain host=nothing: nothing holds no usable type information (BTF): the file is empty"),
     (&["check", "tcp", "--domain", "host=a-file"], 2, "xweave: --domain host=a-file: a-file holds no usable type information (BTF): it is neither an ELF file nor raw BTF"),
     (&["merge", "--dry-run", "--domain", "vm1=vsock:3"], 2, "xweave: it takes two guests to hold something twice: name another with --domain"),
     (&["merge", "--dry-run", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4", "--include", "usr"], 2, "xweave: `usr` is no absolute path: name it from / on, as the guests do"),
@@ -342,6 +344,7 @@ fn without_a_compiler_it_is_told_which_is_needed() {
         .env("XWEAVE_CACHE", folder.path().join("cache"));
     let output = command.output().expect("xweave runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    let expected = "there is no clang in the path, which compiles advice: apt install clang";
+    let expected =
+        "there is no clang in the path, which compiles advice that is not of the library: apt install clang";
     assert!(output.status.code() == Some(1) && said.contains(expected), "{said}");
 }

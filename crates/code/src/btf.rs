@@ -242,7 +242,13 @@ impl Btf {
         unsafe { sys::libbpf_set_print(None) };
         // SAFETY: `name` is a C string; `base` as above.
         let raw = unsafe { sys::btf__parse_split(name.as_ptr(), pointer(base.as_deref())) };
-        Self::loaded(&what, raw, base)
+        let loaded = Self::loaded(&what, raw, base);
+        // libbpf calls it an input/output error.
+        if loaded.is_err() && path.metadata().is_ok_and(|of| of.is_file() && of.len() == 0) {
+            let reason = io::Error::new(io::ErrorKind::UnexpectedEof, "the file is empty");
+            return Err(Error::Invalid { what, reason });
+        }
+        loaded
     }
 
     fn loaded(what: &str, raw: *mut sys::btf, base: Option<Arc<Self>>) -> Result<Self, Error> {

@@ -1,42 +1,13 @@
 //! Kernels of a Debian mirror, and what their type information says.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use xweave_code::Kernel;
-use xweave_code::image::Image;
 use xweave_lab::{Flavour, KernelFiles, Kernels, Progress};
+use xweave_programs::modules;
 
 use crate::error::{At as _, Error};
-
-/// The modules that the library weaves into, besides the kernel's image. A kernel may have them built in, or not at all.
-const MODULES: [&str; 25] = [
-    "bridge",
-    "ext4",
-    "ipv6",
-    "irqbypass",
-    "kvm",
-    "kvm-amd",
-    "kvm-intel",
-    "macvtap",
-    "scsi_mod",
-    "sd_mod",
-    "tap",
-    "tun",
-    "udp_tunnel",
-    "vhost",
-    "vhost_iotlb",
-    "vhost_net",
-    "virtio",
-    "virtio_blk",
-    "virtio_net",
-    "virtio_ring",
-    "virtio_scsi",
-    "xen-blkback",
-    "xen-blkfront",
-    "xen-netback",
-    "xen-netfront",
-];
 
 /// What the image's file is called.
 const IMAGE: &str = "vmlinux";
@@ -59,9 +30,9 @@ pub fn load_all(
 /// Writes the type information of a kernel's image and of the modules that matter, as files of a folder that is laid out as
 /// `/sys/kernel/btf` is.
 fn extract(files: &KernelFiles, folder: &Path) -> io::Result<()> {
-    fs::write(folder.join(IMAGE), btf_of(&files.vmlinuz)?)?;
-    for (name, path) in find_modules(&files.modules)? {
-        fs::write(folder.join(name), btf_of(&path)?)?;
+    fs::write(folder.join(IMAGE), modules::read_types(&files.vmlinuz)?)?;
+    for (name, path) in modules::find(&files.modules)? {
+        fs::write(folder.join(name), modules::read_types(&path)?)?;
     }
     Ok(())
 }
@@ -73,38 +44,10 @@ fn load(release: &str, folder: &Path) -> Result<Kernel, Error> {
         fs::read(&path).at(&path)
     };
     let mut kernel = Kernel::new(release, &read(IMAGE)?)?;
-    for name in MODULES.map(|name| name.replace('-', "_")) {
+    for name in modules::names() {
         if folder.join(&name).exists() {
             kernel.add_module(&name, &read(&name)?)?;
         }
     }
     Ok(kernel)
-}
-
-/// The raw BTF of an image or a module.
-fn btf_of(path: &Path) -> io::Result<Vec<u8>> {
-    let image = Image::open(path).map_err(io::Error::other)?;
-    let missing = || io::Error::other(format!("{} has no type information (BTF)", path.display()));
-    image.btf().map(<[u8]>::to_vec).ok_or_else(missing)
-}
-
-/// The files of those modules, by the modules' names, in their order.
-fn find_modules(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
-    let mut found = Vec::new();
-    let mut left = vec![folder.join("kernel")];
-    while let Some(folder) = left.pop() {
-        for path in fs::read_dir(&folder)?.flatten().map(|entry| entry.path()) {
-            if path.is_dir() {
-                left.push(path);
-                continue;
-            }
-            let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let name = file.split_once(".ko").map_or("", |(name, _)| name);
-            if MODULES.contains(&name) {
-                found.push((name.replace('-', "_"), path));
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }

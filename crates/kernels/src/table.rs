@@ -97,7 +97,10 @@ fn rows(
 fn cell(parts: &[&Coverage], notes: &mut Vec<String>) -> String {
     let mut said = Vec::new();
     for of in parts.iter().filter(|of| !of.verdict.reasons().is_empty()) {
-        let note = format!("{}, {}: {}", of.part, of.verdict.word(), of.verdict.reasons().join("; "));
+        // Behind the name is a guess at why a running kernel may lack it.
+        let reasons = of.verdict.reasons().iter().filter_map(|reason| reason.split(';').next());
+        let reasons = reasons.collect::<Vec<_>>().join("; ");
+        let note = format!("{}, {}: {reasons}", of.part, of.verdict.word());
         let known = notes.iter().position(|known| *known == note);
         let nth = known.unwrap_or_else(|| {
             notes.push(note);

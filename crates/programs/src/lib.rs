@@ -3,7 +3,10 @@
 //! They are relocatable (CO-RE): one object serves all kernels that have what it asks for. [`xweave_weave::Library`]
 //! tells for a kernel which do, and what is compiled there instead; [`coverage()`] what works on it.
 
+pub mod modules;
+
 use std::io::Read;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use flate2::read::ZlibDecoder;
@@ -53,6 +56,24 @@ pub fn coverage(kernel: &Kernel) -> Result<Vec<Coverage>, LibraryError> {
         all.push(Coverage { part: CoveredPart::Merge(role), verdict });
     }
     Ok(all)
+}
+
+/// The kernel that runs, with those modules that the library weaves into though they are not loaded.
+///
+/// # Errors
+///
+/// Its type information cannot be read. A module's file that cannot be read is none.
+pub fn live_with_modules() -> Result<Kernel, xweave_code::Error> {
+    let mut kernel = Kernel::live()?;
+    let folder = format!("/lib/modules/{}", kernel.release());
+    for (name, path) in modules::find(Path::new(&folder)).unwrap_or_default() {
+        if let Ok(types) = modules::read_types(&path)
+            && !kernel.has_module(&name)
+        {
+            kernel.add_module(&name, &types)?;
+        }
+    }
+    Ok(kernel)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use xweave_agent::{StaleSettings, facts, restore_settings};
 
 use xweave_text::printable;
+use xweave_weave::Coverage;
 use xweave_wire::message::Vm;
 
 use crate::{back_ends, kernels};
@@ -41,6 +42,7 @@ pub fn doctor() -> Vec<Check> {
     let debugfs = fs::read_dir("/sys/kernel/debug").is_ok_and(|mut dir| dir.next().is_some());
     let kvm = Path::new("/sys/module/kvm").exists();
     let clang = xweave_weave::find_clang();
+    let unfit = find_unfit();
     let clock = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         .unwrap_or_default()
         .trim()
@@ -87,11 +89,23 @@ pub fn doctor() -> Vec<Check> {
             "boot a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, as distributions build it",
         ),
         check(
+            "aspects and events",
+            unfit.as_ref().is_ok_and(Vec::is_empty),
+            false,
+            match &unfit {
+                Ok(unfit) if unfit.is_empty() => "all of the library fit this kernel".to_owned(),
+                Ok(unfit) => format!("all fit this kernel, except: {}", unfit.join("; ")),
+                Err(error) => error.clone(),
+            },
+            "record what fits; xweave check ASPECT --domain host=live says more of one",
+        ),
+        check(
             "compiler for aspects",
             clang.is_some(),
-            true,
+            false,
             clang.map_or_else(|| "no clang".to_owned(), |path| path.display().to_string()),
-            "apt install clang",
+            "apt install clang, if you write aspects of your own: those of the library and events need none, except \
+             where the line above says so",
         ),
         check(
             "confinement",
@@ -155,6 +169,18 @@ pub fn doctor() -> Vec<Check> {
             "modprobe vhost_vsock, and give guests -device vhost-vsock-pci,guest-cid=N; or reach agents by ssh",
         ),
     ]
+}
+
+/// What of the library does not fit the running kernel, and why.
+fn find_unfit() -> Result<Vec<String>, String> {
+    let kernel = xweave_programs::live_with_modules().map_err(|error| error.to_string())?;
+    let coverage = xweave_programs::coverage(&kernel).map_err(|error| error.to_string())?;
+    let unfit = coverage.iter().filter(|of| !of.verdict.reasons().is_empty());
+    let told = |of: &Coverage| {
+        let reasons: Vec<_> = of.verdict.reasons().iter().map(|reason| printable(reason)).collect();
+        format!("{} ({}: {})", of.part, of.verdict.word(), reasons.join(", "))
+    };
+    Ok(unfit.map(told).collect())
 }
 
 /// The first of some virtual machines, by the names that QEMU's `-name` gives them; others by the programs that run them.

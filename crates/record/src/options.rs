@@ -64,6 +64,8 @@ pub struct Options {
     pub symbols: Vec<(String, PathBuf)>,
     /// What the domains are set to meanwhile.
     pub settings: Settings,
+    /// Whether the library's aspects are compiled for these kernels, too, instead of using what xweave was built with.
+    pub compile_here: bool,
     /// Where compiled advice, type information and indices are kept.
     pub cache: PathBuf,
     /// What a guest may use of this machine.

@@ -12,7 +12,7 @@ use xweave_agent::Background;
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
 use xweave_trace::{Exit, Manifest, Writer};
-use xweave_weave::{AspectInput, Library, Role, Skipped, Woven};
+use xweave_weave::{AspectInput, Library, ProgramObject, Role, Skipped, Woven};
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
@@ -68,6 +68,13 @@ impl Means<'_> {
     }
 }
 
+/// The programs that were compiled before: `own` with an aspect of the user's, and those of the library, unless these are to
+/// be compiled here.
+pub(crate) fn library(own: &[ProgramObject], compile_here: bool) -> Library<'_> {
+    let built_in = xweave_programs::library();
+    Library { own, objects: if compile_here { &[] } else { built_in.objects }, ..built_in }
+}
+
 /// The same over any streams and with any plans.
 pub(crate) fn record_by(
     options: &Options,
@@ -78,7 +85,7 @@ pub(crate) fn record_by(
     let AspectInput { sources, objects } =
         xweave_weave::read_aspects(&options.aspects, &options.expressions, options.filter.as_deref())?;
     let aspects = xweave_aspect::parse(sources).map_err(Error::Aspects)?;
-    let library = Library { own: &objects, ..xweave_programs::library() };
+    let library = library(&objects, options.compile_here);
     let specs = domain::complete(&options.domains)?;
     domain::check_symbols(&options.symbols, &specs)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);

@@ -65,6 +65,7 @@ pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Bud
         buffer: 4096,
         flow_table: 1,
         serial_attach: false,
+        compile_here: false,
         background: false,
         symbols: Vec::new(),
         settings: Settings::default(),

@@ -118,9 +118,9 @@ fn judge_aspect(
     let said: Vec<_> = draft.items.iter().flat_map(|item| item.diagnostics.clone()).collect();
     let errors: Vec<_> = each_once(said).into_iter().filter(|of| of.severity == Severity::Error).collect();
     if !errors.is_empty() {
-        // Which kernel, and which of its modules may not be loaded, is not what is asked here.
+        // Whoever asks knows which kernel it is.
         let place = domain.in_type_information();
-        let reason = |of: Diagnostic| of.message.split(&place).next().unwrap_or_default().to_owned();
+        let reason = |of: Diagnostic| of.message.replace(&place, "");
         return Ok(Verdict::Refused(errors.into_iter().map(reason).collect()));
     }
     if draft.programs.is_empty() {

@@ -143,6 +143,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
             buffer: args.buffer,
             flow_table: 1,
             serial_attach: false,
+            compile_here: false,
             background: args.background,
             symbols: Vec::new(),
             settings: Settings::default(),

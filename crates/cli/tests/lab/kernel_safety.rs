@@ -71,8 +71,14 @@ fn survive(world: &World, name: &str, aspect: &str) -> Value {
 fn the_locks_that_programs_of_ours_take_themselves_can_be_woven_at() {
     let Some(world) = World::find("lock functions") else { return };
     let one = survive(&world, "unlock", "execution(_raw_spin_unlock_irqrestore) { STORE_DATA1(1); }");
-    // The ring buffer is unlocked once for each record: each of these was reached, counted, and not run.
-    assert!(lost(&one, "missed") >= one["records"].as_u64().unwrap(), "{}", one["loss"]);
+    // The ring buffer is unlocked once for each record: each of these was reached, counted, and not run. Since Linux 6.15 it
+    // has a lock of another kind.
+    let other_kind = world.try_run("host", "grep -q ' resilient_queued_spin_lock_slowpath$' /proc/kallsyms");
+    assert!(
+        other_kind.status.success() || lost(&one, "missed") >= one["records"].as_u64().unwrap(),
+        "{}",
+        one["loss"]
+    );
     for (name, locks) in LOCKS {
         let aspect = format!(
             "advice entry execution({locks}) {{ {NOW_AND_THEN} }}
@@ -197,8 +203,10 @@ fn a_function_whose_type_is_another_s_is_not_hooked_by_it() {
         "xweave record -e 'execution(prepend) { STORE_DATA1(1); }' -o /tmp/no --duration 1s",
     );
     let text = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert_eq!(said.status.code(), Some(1), "{text}");
-    assert!(text.contains("could not hook prepend") && text.contains("of another function"), "{text}");
+    assert!(!said.status.success(), "{text}");
+    // The type information of later kernels leaves such names out.
+    let refused = text.contains("could not hook prepend") && text.contains("of another function");
+    assert!(refused || text.contains("no function `prepend` in the type information"), "{text}");
     // Linux 6.1 dies at the next exec, if arguments of `mm_init` are lost: `make soak` found it. The rest is recorded.
     world.run("host", "dmesg --clear");
     let recording = begin(&world, "types", "execution(mm_init?, ip_rcv) { STORE_DATA1(1); }");

@@ -38,7 +38,8 @@ impl Recorded {
         found
     }
 
-    /// How many datagrams a domain's kernel dropped for a reason; all of them in functions that are called so.
+    /// How many datagrams a domain's kernel dropped for a reason; all of them in functions that are called so, or so: with `|`
+    /// between, as one may be inlined into the other.
     fn dropped(&self, domain: &str, reason: &str, function: &str) -> u64 {
         let of = self.with("datagram", &[&format!("{domain}:kfree_skb.quit")]);
         let of: Vec<&Value> = of.into_iter().filter(|flow| flow["dropped"]["reason"] == reason).collect();
@@ -47,7 +48,7 @@ impl Recorded {
             assert_eq!(found, (&false.into(), &"dropped".into()), "{flow}");
             assert_eq!(flow["dropped"]["domain"], domain, "{flow}");
             let place = flow["dropped"]["function"].as_str().unwrap_or_default();
-            assert!(place.contains(function), "dropped elsewhere: {flow}");
+            assert!(function.split('|').any(|name| place.contains(name)), "dropped elsewhere: {flow}");
         }
         of.len() as u64
     }
@@ -239,8 +240,7 @@ fn segments_and_datagrams_are_followed_through_one_kernel() {
     let fragments =
         recorded.with("datagram", &["host:ip_frag%.split", "host:net_dev_start_xmit", "host:%.quit"]);
     assert_eq!(fragments.len(), 12 * 3);
-    let received =
-        ["vm1:napi_gro_receive.start", "vm1:__udp_enqueue_schedule_skb", "vm1:skb_consume_udp.quit"];
+    let received = ["vm1:%.start", "vm1:__udp_enqueue_schedule_skb", "vm1:skb_consume_udp.quit"];
     assert!(recorded.with("datagram", &received).len() >= 10);
     let whole = ["vm1:inet_frag_queue_insert.merge", "vm1:udp_queue_rcv_one_skb", "vm1:skb_consume_udp"];
     assert!(recorded.with("datagram", &whole).len() >= 10);
@@ -266,7 +266,7 @@ fn what_a_kernel_drops_says_where_and_why() {
     });
     let dropped = |reason, function| recorded.dropped("vm1", reason, function);
     let (no_socket, no_room) =
-        (dropped("NO_SOCKET", "udp4_lib_rcv"), dropped("SOCKET_RCVBUFF", "udp_queue_rcv"));
+        (dropped("NO_SOCKET", "udp4_lib_rcv|udp_rcv"), dropped("SOCKET_RCVBUFF", "udp_queue_rcv"));
     // A refusal that came back makes the sender try once more.
     assert!((20..=40).contains(&no_socket) && (20..40).contains(&no_room), "{no_socket}, {no_room}");
     let summary = &recorded.0["summary"]["dropped"];
@@ -327,7 +327,7 @@ fn what_is_dropped_on_the_way_to_and_from_guests_says_where_and_why() {
     for (domain, reason, function, counted, least) in [
         ("host", "NETFILTER_DROP", "nft_do_chain", filtered, 20),
         ("host", "QDISC_DROP", "", queue, 20),
-        ("vm1", "UDP_CSUM", "udp4_lib_rcv", checksum, 20),
+        ("vm1", "UDP_CSUM", "udp4_lib_rcv|udp_rcv", checksum, 20),
         ("host", "FULL_RING", "tun_net_xmit", full, 100),
     ] {
         let told = recorded.dropped(domain, reason, function);

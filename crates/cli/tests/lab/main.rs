@@ -7,6 +7,7 @@
 mod agent_lifetime;
 mod agent_trust;
 mod back_ends;
+mod built_in;
 mod capture;
 mod clean;
 mod clocks;

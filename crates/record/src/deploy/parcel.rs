@@ -21,6 +21,8 @@ pub(crate) struct Reading {
     pub(crate) aspects: Vec<Source>,
     /// Programs of the user's that some of them were compiled to.
     pub(crate) objects: Vec<ProgramObject>,
+    /// See [`crate::Options::compile_here`].
+    pub(crate) compile_here: bool,
     /// All domains, in their order.
     pub(crate) peers: Vec<Peer>,
     /// Which of them it is.

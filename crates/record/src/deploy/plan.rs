@@ -229,6 +229,7 @@ impl All<'_> {
         let reading = Reading {
             aspects: self.aspects.sources.clone(),
             objects: self.library.own.to_vec(),
+            compile_here: self.options.compile_here,
             peers: self.peers.to_vec(),
             domain,
             number: input.number,

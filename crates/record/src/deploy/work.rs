@@ -16,9 +16,10 @@ use xweave_access::{Index, Source};
 use xweave_aspect::Diagnostic;
 use xweave_code::{Kernel, image::LiveCode, types::KernelTypes};
 use xweave_guard::confine::{self, Confinement, User};
-use xweave_weave::{CodeIndex, Domain, Library, complaints, draft};
+use xweave_weave::{CodeIndex, Domain, complaints, draft};
 
 use crate::error::{Cause, diagnostics};
+use crate::recording::library;
 
 pub use super::parcel::Unreadable;
 use super::{
@@ -152,7 +153,7 @@ fn write(to: &mut impl Write, bytes: &[u8]) -> Result<(), Error> {
 
 fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, Error> {
     let aspects = xweave_aspect::parse(reading.aspects).map_err(Error::Aspects)?;
-    let library = Library { own: &reading.objects, ..xweave_programs::library() };
+    let library = library(&reading.objects, reading.compile_here);
     let mut kernel: Option<Kernel> = None;
     for (module, length) in &reading.types {
         let btf = parcel::cut(&mut rest, *length)?;
