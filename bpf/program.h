@@ -7,6 +7,7 @@
 #define XW_PROGRAM_H
 
 #include "guard.h"
+#include "held.h"
 #include "lost.h"
 #include "percpu.h"
 #include "table.h"
@@ -20,7 +21,8 @@
  * interrupt, or under a task that preempted another. So each is attached twice. The second, the
  * spare (bit 63 of its cookie), acts only while the first is running, which is when the first was
  * left out; in which order the kernel calls the two does not matter. Neither acts in the context of
- * another of our programs (guard.h).
+ * another of our programs (guard.h), and where kernels allow it, no other task takes the CPU meanwhile
+ * (held.h).
  *
  * What is missed all the same is the kernel's count of the first's omissions less the spare's runs,
  * and the times that the first found the guard taken. Each is counted once: the kernel has run the
@@ -39,6 +41,7 @@
 	xw_guard_now = xw_guard_here();                                                            \
 	if (!xw_guard_now)                                                                         \
 		return 0;                                                                          \
+	xw_hold_cpu();                                                                             \
 	xw_slot = xw_guard_take(xw_guard_now);                                                     \
 	xw_cookie = (cookie);                                                                      \
 	xw_first = xw_place_of(xw_cookie);                                                         \
@@ -47,6 +50,7 @@
 			xw_nested(xw_first);                                                       \
 			if_nested;                                                                 \
 		}                                                                                  \
+		xw_release_cpu();                                                                  \
 		return 0;                                                                          \
 	}                                                                                          \
 	if (!(xw_cookie >> 63) || xw_stand_in(xw_first)) {                                         \
@@ -54,6 +58,7 @@
 		__VA_ARGS__;                                                                       \
 	}                                                                                          \
 	xw_guard_free(xw_guard_now, xw_slot);                                                      \
+	xw_release_cpu();                                                                          \
 	return 0
 
 /*

@@ -69,6 +69,7 @@ struct xw_event {
 	u64 words[];
 };
 
+#include "held.h"
 #include "rings.h"
 
 /* Whether events are recorded: set by the agent. */
@@ -222,8 +223,11 @@ static __always_inline u32 xw_short(u64 lasted)
 	static __always_inline void name##_body(u64 *ctx);                                         \
 	SEC(type) int name(u64 *ctx)                                                               \
 	{                                                                                          \
-		if (xw_wanted())                                                                   \
-			name##_body(ctx);                                                          \
+		if (!xw_wanted())                                                                  \
+			return 0;                                                                  \
+		xw_hold_cpu();                                                                     \
+		name##_body(ctx);                                                                  \
+		xw_release_cpu();                                                                  \
 		return 0;                                                                          \
 	}                                                                                          \
 	static __always_inline void name##_body(u64 *ctx)

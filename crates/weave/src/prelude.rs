@@ -15,11 +15,12 @@ pub(crate) const TYPES: (&str, &str) = ("types.h", include_str!("../../../bpf/ty
 pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf/xweave.h"));
 
 /// What that includes, and the probes of events.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("state.h", include_str!("../../../bpf/state.h")),
     ("percpu.h", include_str!("../../../bpf/percpu.h")),
     ("rings.h", include_str!("../../../bpf/rings.h")),
     ("guard.h", include_str!("../../../bpf/guard.h")),
+    ("held.h", include_str!("../../../bpf/held.h")),
     ("table.h", include_str!("../../../bpf/table.h")),
     ("lost.h", include_str!("../../../bpf/lost.h")),
     ("flow.h", include_str!("../../../bpf/flow.h")),
