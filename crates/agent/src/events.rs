@@ -21,7 +21,8 @@ use crate::{
     attach::{Progress, Watch, why_skipped},
     error::Error,
     hook::attach_type,
-    load::{Log, program_info, section},
+    libbpf_log::Log,
+    load::{program_info, section},
     rings,
 };
 

@@ -6,6 +6,14 @@ use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite};
 
 use crate::{error::Error, probe};
 
+/// A function as libbpf and the kernel want it named.
+pub(crate) fn in_module(site: &PlanSite) -> String {
+    match &site.module {
+        Some(module) => format!("{module}:{}", site.function),
+        None => site.function.clone(),
+    }
+}
+
 /// A program to be run at a place: one of the two at a function or tracepoint, or a probe's.
 pub(crate) struct Hooked<'p> {
     pub(crate) what: &'p PlanProgram,

@@ -42,6 +42,7 @@ mod knobs;
 pub mod ksm;
 mod kvm;
 mod lease;
+mod libbpf_log;
 mod listen;
 mod listeners;
 mod load;

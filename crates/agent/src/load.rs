@@ -16,7 +16,7 @@ use std::{
     io,
     mem::size_of_val,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object};
@@ -25,20 +25,13 @@ use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, Variab
 use crate::{
     addresses::Addresses,
     error::Error,
-    hook::{Hooked, Part, attach_type, cookie, is_bound},
+    hook::{Hooked, Part, attach_type, cookie, in_module, is_bound},
     kernel_btf::KernelBtf,
+    libbpf_log::tail,
     objects::{LISTER, Objects, TRACEPOINTS, map, tracepoints_of},
     probe, program, running,
     stand_in::Target,
 };
-
-/// A function as libbpf and the kernel want it named.
-pub(crate) fn in_module(site: &PlanSite) -> String {
-    match &site.module {
-        Some(module) => format!("{module}:{}", site.function),
-        None => site.function.clone(),
-    }
-}
 
 /// All join points: with their programs, and the places of their first clauses.
 fn places(plan: &Plan) -> impl Iterator<Item = (&PlanProgram, &PlanSite, u32)> {
@@ -318,64 +311,6 @@ pub(crate) fn program_info(program: BorrowedFd<'_>) -> libbpf_sys::bpf_prog_info
     let failed =
         unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
     if failed == 0 { info } else { libbpf_sys::bpf_prog_info::default() }
-}
-
-/// What libbpf says while it loads: the verifier's words are in it.
-pub(crate) struct Log;
-
-static LOG: Mutex<String> = Mutex::new(String::new());
-
-unsafe extern "C" {
-    /// libc's, in its C types: the message comes as a format and a list of arguments.
-    fn vsnprintf(
-        buffer: *mut c_char,
-        size: usize,
-        format: *const c_char,
-        arguments: *mut libbpf_sys::__va_list_tag,
-    ) -> i32;
-}
-
-extern "C" fn keep(
-    level: libbpf_sys::libbpf_print_level,
-    format: *const c_char,
-    arguments: *mut libbpf_sys::__va_list_tag,
-) -> i32 {
-    if level == libbpf_sys::LIBBPF_DEBUG {
-        return 0;
-    }
-    // The verifier's reason is at the end of its log, which libbpf gives as one message: all of it is needed.
-    let mut buffer = vec![0u8; 16 << 20];
-    // SAFETY: the buffer has the size given; format and arguments are libbpf's own and valid for the call.
-    unsafe { vsnprintf(buffer.as_mut_ptr().cast(), buffer.len(), format, arguments) };
-    if let (Ok(text), Ok(mut log)) = (CStr::from_bytes_until_nul(&buffer), LOG.lock()) {
-        log.push_str(&text.to_string_lossy());
-    }
-    0
-}
-
-impl Log {
-    pub(crate) fn capture() -> Self {
-        // SAFETY: keep is a function with static lifetime and the type that libbpf asks for.
-        unsafe { libbpf_sys::libbpf_set_print(Some(keep)) };
-        Self
-    }
-
-    /// The last lines of what was said.
-    pub(crate) fn take(&self) -> String {
-        LOG.lock().map(|mut log| tail(&std::mem::take(&mut *log), 24)).unwrap_or_default()
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        // SAFETY: none is allowed, and silences libbpf.
-        unsafe { libbpf_sys::libbpf_set_print(None) };
-    }
-}
-
-fn tail(text: &str, lines: usize) -> String {
-    let all: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    all[all.len().saturating_sub(lines)..].join("\n")
 }
 
 #[cfg(test)]

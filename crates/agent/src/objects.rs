@@ -8,8 +8,8 @@ use xweave_wire::plan::{Hook, Plan};
 use crate::{
     error::Error,
     guard,
-    hook::is_bound,
-    load::{Log, in_module},
+    hook::{in_module, is_bound},
+    libbpf_log::Log,
     rings,
 };
 

@@ -9,7 +9,8 @@ use xweave_code::Kernel;
 use crate::compile::Compiler;
 use crate::drafting::PortableText;
 use crate::error::Error;
-use crate::events::{EventObject, EventSource};
+use crate::event_object::EventObject;
+use crate::events::EventSource;
 use crate::program_object::{Library, ProgramObject};
 use crate::{Domain, Peer, Role, compile_c};
 

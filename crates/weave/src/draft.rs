@@ -15,7 +15,7 @@ pub(crate) use bounds::DROP_REASONS;
 pub use bounds::{DraftError, fit};
 
 use crate::Counts;
-use crate::events::EventConstants;
+use crate::event_object::EventConstants;
 
 /// What is to be woven into a domain, and the C that is to be compiled for it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -15,6 +15,7 @@ use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 use crate::compile::Compiler;
 use crate::draft::{EventsDraft, Files, Text};
 use crate::error::Error;
+use crate::event_object::{EventConstants, EventObject, ProbeParameters};
 use crate::payload::PayloadKey;
 use crate::{emit, prelude};
 
@@ -291,24 +292,6 @@ const PROBES: [Probe; 90] = {
     ]
 };
 
-/// The compiled probes, which fit many kernels: made when xweave is built.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct EventObject {
-    /// The BPF object.
-    pub elf: Vec<u8>,
-    /// The arguments that programs read.
-    pub parameters: Vec<ProbeParameters>,
-}
-
-/// The types of the first arguments of a probe's function or tracepoint: those that its program reads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProbeParameters {
-    /// The program's name.
-    pub program: String,
-    /// As C writes them, without qualifiers.
-    pub types: Vec<String>,
-}
-
 /// What the probes' C is compiled from, and what of a kernel's functions it relies on.
 #[derive(Clone, Debug)]
 pub struct EventSource {
@@ -349,17 +332,6 @@ impl EventSource {
         let elf = compiled.object.ok_or(Error::C(compiled.log))?;
         Ok(EventObject { elf, parameters: self.parameters })
     }
-}
-
-/// Values that programs are given as constants of their object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventConstants {
-    /// Whether `tcp_connect` is hooked.
-    sees_connects: bool,
-    /// Whether the tracepoint `tcp_retransmit_skb` has an error as its third argument.
-    retransmit_has_error: bool,
-    /// The value of `BIO_TRACE_COMPLETION`.
-    bio_trace_completion: u32,
 }
 
 /// The probes of a domain.

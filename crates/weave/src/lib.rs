@@ -43,6 +43,7 @@ mod draft;
 mod drafting;
 mod emit;
 mod error;
+mod event_object;
 mod events;
 mod independent;
 mod instruction;
@@ -74,10 +75,8 @@ pub use draft::{
 };
 pub use drafting::{PortableText, complaints, draft, each_once, judge};
 pub use error::Error;
-pub use events::{
-    EventChoice, EventConstants, EventObject, EventSource, Events, Group, ProbeParameters, UnknownGroup,
-    events,
-};
+pub use event_object::{EventConstants, EventObject, ProbeParameters};
+pub use events::{EventChoice, EventSource, Events, Group, UnknownGroup, events};
 pub use kernel_files::{CodeError, KernelFiles};
 pub use payload::{NoKey, PayloadKey};
 pub use program_object::{Library, ObjectProgram, ProgramKey, ProgramObject};

@@ -11,7 +11,7 @@ use xweave_code::Kernel;
 use xweave_code::bpf::{ObjectEditor, ObjectError, Relocations};
 use xweave_wire::plan::Hook;
 
-use crate::events::EventObject;
+use crate::event_object::EventObject;
 use crate::independent::Groups;
 use crate::point::JoinPoint;
 use crate::resolve::{Applied, Point};

@@ -12,7 +12,8 @@ use std::{
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 
 use super::walk::Inode;
-use crate::load::{Log, program_info, section};
+use crate::libbpf_log::Log;
+use crate::load::{program_info, section};
 
 /// Bytes before a file's names: `struct told` of the program.
 const HEAD: usize = 24;
