@@ -1,11 +1,11 @@
-//! Why nothing can be said of a kernel.
+//! Errors of `make kernels`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use xweave_weave::Coverage;
 
-/// Why nothing can be said of a kernel.
+/// Errors of `make kernels`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A kernel cannot be had.
@@ -22,17 +22,17 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's reason.
         source: io::Error,
     },
-    /// A kernel's part tells something else than the whole.
-    #[error("of {kernel}, the part that is kept tells {part:?}; the whole {whole:?}")]
+    /// The pruned type information of a kernel gives another result than the full one.
+    #[error("{kernel}: the pruned type information gives {part:?}, the full one {whole:?}")]
     Pruned {
         /// Its release.
         kernel: String,
-        /// What the whole tells.
+        /// The result for the full type information.
         whole: Box<Coverage>,
-        /// What the part tells.
+        /// The result for the pruned type information.
         part: Box<Coverage>,
     },
     /// The library is compiled for kernels that are no longer to be had.
@@ -45,19 +45,19 @@ pub enum Error {
     NoTable {
         /// The document.
         path: PathBuf,
-        /// What the table begins with.
+        /// The line before the table.
         begin: &'static str,
-        /// What it ends with.
+        /// The line after it.
         end: &'static str,
     },
-    /// A document does not say what is true.
+    /// The table of a document is outdated.
     #[error("{} is not current: `make kernels` writes its table anew", .0.display())]
     Outdated(PathBuf),
 }
 
-/// What goes wrong with files.
+/// Errors of files, with the file's name.
 pub trait At<T> {
-    /// Says with which.
+    /// Adds the path to an error.
     fn at(self, path: &Path) -> Result<T, Error>;
 }
 

@@ -1,4 +1,4 @@
-//! The folder `bpf/kernels`: of each known kernel what the library asks of it, as raw BTF, named by the kernel's release.
+//! The folder `bpf/kernels`: pruned type information (raw BTF) of each known kernel, in a file named after its release.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ const FOLDER: &str = "bpf/kernels";
 /// The C programs of `bpf` that are compiled with the library and are no aspects.
 const PROGRAMS: [&str; 2] = ["page-cache.c", "kvm-slots.c"];
 
-/// The folder while it is written anew.
+/// Writer of the folder.
 pub struct Folder {
     path: PathBuf,
     library: Vec<(&'static str, Aspects)>,
     programs: Vec<String>,
-    kept: BTreeSet<String>,
+    written: BTreeSet<String>,
 }
 
 impl Folder {
-    /// Reads what kernels are asked for.
+    /// Parses the library, which decides what the files contain.
     pub fn new(root: &Path) -> Result<Self, Error> {
         let read = |name| {
             let path = root.join("bpf").join(name);
@@ -34,17 +34,17 @@ impl Folder {
         };
         let programs = PROGRAMS.into_iter().map(read).collect::<Result<_, _>>()?;
         let library = xweave_weave::library_aspects()?;
-        Ok(Self { path: root.join(FOLDER), library, programs, kept: BTreeSet::new() })
+        Ok(Self { path: root.join(FOLDER), library, programs, written: BTreeSet::new() })
     }
 
-    /// Writes the part of a kernel that the library asks for, and makes sure that it tells the same as the whole.
+    /// Writes the pruned type information of a kernel, and checks that it gives the same coverage as the full one.
     pub fn keep(&mut self, kernel: &Kernel) -> Result<(), Error> {
         let library: Vec<_> = self.library.iter().map(|(_, aspects)| aspects).collect();
         let programs: Vec<_> = self.programs.iter().map(String::as_str).collect();
         let path = self.path.join(format!("{}.btf", kernel.release()));
         let pruned = xweave_weave::prune(kernel, &library, &programs).at(&path)?;
         let part = Kernel::new(kernel.release(), &pruned)?;
-        // Which modules there are is known of the whole only, and told.
+        // Reasons differ: only the full one knows modules.
         let differs = |(whole, part): &(Coverage, Coverage)| whole.verdict.word() != part.verdict.word();
         let differs = coverage(kernel)?.into_iter().zip(coverage(&part)?).find(differs);
         if let Some((whole, part)) = differs {
@@ -53,19 +53,19 @@ impl Folder {
         }
         fs::create_dir_all(&self.path).at(&self.path)?;
         fs::write(&path, pruned).at(&path)?;
-        self.kept.insert(kernel.release().to_owned());
+        self.written.insert(kernel.release().to_owned());
         Ok(())
     }
 
     /// Removes the kernels that the mirror no longer has.
     pub fn finish(self) -> Result<(), Error> {
         for series in COMPILED_FOR {
-            if !self.kept.iter().any(|release| xweave_lab::series_of(release) == series) {
+            if !self.written.iter().any(|release| xweave_lab::series_of(release) == series) {
                 return Err(Error::NoLongerOffered(series));
             }
         }
         for (release, path) in list(&self.path)? {
-            if !self.kept.contains(&release) {
+            if !self.written.contains(&release) {
                 fs::remove_file(&path).at(&path)?;
             }
         }

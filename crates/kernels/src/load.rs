@@ -9,7 +9,7 @@ use xweave_programs::modules;
 
 use crate::error::{At as _, Error};
 
-/// What the image's file is called.
+/// File name of the kernel image's type information.
 const IMAGE: &str = "vmlinux";
 
 /// Loads the newest kernel of each series that the mirror has, of each flavour, the oldest first, and hands each to `take`.
@@ -37,7 +37,7 @@ fn extract(files: &KernelFiles, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads such a folder.
+/// Reads a folder that `extract` wrote.
 fn load(release: &str, folder: &Path) -> Result<Kernel, Error> {
     let read = |name: &str| {
         let path = folder.join(name);

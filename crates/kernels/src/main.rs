@@ -25,11 +25,11 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Fetch the kernels that the mirror offers, and write what the library asks of them into bpf/kernels
+    /// Fetch the mirror's kernels, and write their type information, pruned to what the library uses, into bpf/kernels
     Fetch,
     /// Write the table of docs/kernels.md, from bpf/kernels and the library as it was compiled
     Table,
-    /// Check that the table says what is true
+    /// Check that the table is current
     Check,
 }
 

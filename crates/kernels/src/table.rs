@@ -31,7 +31,7 @@ pub fn check(root: &Path) -> Result<(), Error> {
     if there == current { Ok(()) } else { Err(Error::Outdated(root.join(DOCUMENT))) }
 }
 
-/// The document as it is, and as it should be.
+/// Returns the document, and the document with a current table.
 fn compare(root: &Path) -> Result<(String, String), Error> {
     let path = root.join(DOCUMENT);
     let text = fs::read_to_string(&path).at(&path)?;
