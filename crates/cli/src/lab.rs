@@ -18,9 +18,7 @@ use crate::shown;
 
 /// Emulated worlds: a stock KVM host with guests, or Xen, on any machine.
 #[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "Example:\n  xweave lab up kvm\n  xweave lab exec kvm vm1 -- uname -r\n  xweave lab down kvm"
-)]
+#[command(after_help = "Example:\n  xweave lab up kvm\n  xweave lab exec kvm vm1 -- uname -r")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -29,9 +27,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Bring a world up, and leave it running.
-    #[command(
-        after_help = "Examples:\n  xweave lab up kvm --guests 1 --kernel 6.1 --name old\n  xweave lab up kvm --kernel 7.3 --guest-kernel 6.1"
-    )]
+    #[command(after_help = "Example:\n  xweave lab up kvm --kernel 7.3 --guest-kernel 6.1 --name mixed")]
     Up(UpArgs),
     /// Bring a world up, run a command in its host, end the world. Exits as the command did (125: the lab failed).
     #[command(after_help = "Example:\n  xweave lab run kvm -- ping -c 3 10.77.0.1")]
