@@ -11,9 +11,6 @@ use xweave_weave::{CompiledLibrary, Compiler};
 
 include!("src/compiled_for.rs");
 
-/// C files that are compiled as they are: see `src/lib.rs`.
-const FILES: [&str; 2] = ["page-cache.c", "kvm-slots.c"];
-
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo tells no OUT_DIR")?);

@@ -6,16 +6,13 @@ use std::{fs, io};
 
 use xweave_aspect::Aspects;
 use xweave_code::Kernel;
-use xweave_programs::{COMPILED_FOR, coverage};
+use xweave_programs::{COMPILED_FOR, FILES, coverage};
 use xweave_weave::Coverage;
 
 use crate::error::{At as _, Error};
 
 /// The folder, in the project's.
 const FOLDER: &str = "bpf/kernels";
-
-/// The C programs of `bpf` that are compiled with the library and are no aspects.
-const PROGRAMS: [&str; 2] = ["page-cache.c", "kvm-slots.c"];
 
 /// Writer of the folder.
 pub struct Folder {
@@ -32,7 +29,7 @@ impl Folder {
             let path = root.join("bpf").join(name);
             fs::read_to_string(&path).at(&path)
         };
-        let programs = PROGRAMS.into_iter().map(read).collect::<Result<_, _>>()?;
+        let programs = FILES.into_iter().map(read).collect::<Result<_, _>>()?;
         let library = xweave_weave::library_aspects()?;
         Ok(Self { path: root.join(FOLDER), library, programs, written: BTreeSet::new() })
     }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::event_object::EventObject;
 use crate::events::EventSource;
 use crate::program_object::{Library, ProgramObject};
-use crate::{Domain, Peer, Role, compile_c};
+use crate::{Domain, Peer, compile_c};
 
 /// The programs of the library, and other objects that are compiled with it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ impl CompiledLibrary {
             let what = what.to_owned();
             move |reason| LibraryError::Refused { what, reason }
         };
-        let peers = [Role::Host, Role::Guest].map(|role| Peer { name: role.name().to_owned(), role });
+        let peers = Peer::of_each_role();
         let mut compiled = Self::default();
         for (name, aspects) in library_aspects()? {
             for peer in &peers {

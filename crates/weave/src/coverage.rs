@@ -112,7 +112,7 @@ fn judge_aspect(
     library: &Library<'_>,
     kernel: &Kernel,
 ) -> Result<Verdict, Error> {
-    let peers = [Role::Host, Role::Guest].map(|role| Peer { name: role.name().to_owned(), role });
+    let peers = Peer::of_each_role();
     let domain = Domain { name: role.name().to_owned(), role, number: 1, kernel, code: &[] };
     let draft = draft(aspects, &peers, &domain, &EventChoice::default(), library)?;
     let said: Vec<_> = draft.items.iter().flat_map(|item| item.diagnostics.clone()).collect();

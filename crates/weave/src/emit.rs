@@ -7,8 +7,9 @@
 //! The user's C appears under `#line` directives and at its own column, so that the compiler's
 //! messages, and the verifier's, are about the user's own text.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, hash_map::Entry};
 use std::fmt::Write;
+use std::hash::Hash;
 use std::ops::RangeFrom;
 
 use xweave_aspect::syntax::Act;
@@ -116,9 +117,7 @@ impl Emitted {
 
 /// Groups join points into programs, in the order in which these are to be attached.
 pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
-    let mut programs: Vec<Program<'_>> = Vec::new();
-    let mut by_key: HashMap<String, usize> = HashMap::new();
-    for point in points {
+    grouped(points, |point| {
         let mut key = format!("{:?}", point.at.hook);
         if point.at.hook == Hook::Tracepoint {
             // The program finds its cookie by its number.
@@ -130,29 +129,26 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
                 let _ = write!(key, "\n{} = {} {:?}", binding.declaration, binding.word, binding.typed);
             }
         }
-        match by_key.get(&key) {
-            Some(known) => programs[*known].points.push(point),
-            None => {
-                by_key.insert(key, programs.len());
-                programs.push(Program { name: String::new(), points: vec![point] });
-            }
-        }
-    }
-    named(programs)
+        key
+    })
 }
 
 /// Makes a program of each function, so that each can have its arguments in other words: for an object that is to fit
 /// several kernels. Instructions share one, since a table says where their variables are; and so do functions of the same
 /// name, of a kernel and a module.
 pub(crate) fn programs_by_function<'a>(sources: &[[u8; 32]], points: Vec<Point<'a>>) -> Vec<Program<'a>> {
+    grouped(points, |point| ProgramKey::new(sources, point))
+}
+
+/// Makes a program of all join points with the same key.
+fn grouped<'a, K: Hash + Eq>(points: Vec<Point<'a>>, key: impl Fn(&Point<'a>) -> K) -> Vec<Program<'a>> {
     let mut programs: Vec<Program<'a>> = Vec::new();
-    let mut by_key: HashMap<ProgramKey, usize> = HashMap::new();
+    let mut by_key: HashMap<K, usize> = HashMap::new();
     for point in points {
-        let key = ProgramKey::new(sources, &point);
-        match by_key.get(&key) {
-            Some(known) => programs[*known].points.push(point),
-            None => {
-                by_key.insert(key, programs.len());
+        match by_key.entry(key(&point)) {
+            Entry::Occupied(known) => programs[*known.get()].points.push(point),
+            Entry::Vacant(new) => {
+                new.insert(programs.len());
                 programs.push(Program { name: String::new(), points: vec![point] });
             }
         }

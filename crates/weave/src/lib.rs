@@ -129,6 +129,13 @@ pub struct Peer {
     pub role: Role,
 }
 
+impl Peer {
+    /// A host and a guest, named by their roles: for what is to work in any recording.
+    pub(crate) fn of_each_role() -> [Self; 2] {
+        [Role::Host, Role::Guest].map(|role| Self { name: role.name().to_owned(), role })
+    }
+}
+
 /// What the instructions of a kernel, or of a module, touch.
 pub struct CodeIndex {
     /// The module; none for the kernel's image, or for all that runs.

@@ -10,7 +10,7 @@ use xweave_aspect::{Aspects, Code};
 use xweave_code::{Kept, Kernel};
 
 use crate::point::At;
-use crate::{Domain, Peer, Role, events, prelude, resolve};
+use crate::{Domain, Peer, events, prelude, resolve};
 
 /// What the library's aspects, the probes of events and other programs, in C, ask of a kernel, as raw BTF.
 ///
@@ -28,7 +28,7 @@ pub fn prune(kernel: &Kernel, library: &[&Aspects], programs: &[&str]) -> io::Re
     }
     let (mut identifiers, mut tags) = events::names();
     identifiers.extend(events::constants().map(str::to_owned));
-    let peers = [Role::Host, Role::Guest].map(|role| Peer { name: role.name().to_owned(), role });
+    let peers = Peer::of_each_role();
     for aspects in library {
         for peer in &peers {
             let domain = Domain { name: peer.name.clone(), role: peer.role, number: 0, kernel, code: &[] };
