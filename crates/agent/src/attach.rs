@@ -71,10 +71,10 @@ impl Links {
     }
 
     /// How often the kernel left out a kprobe by itself; 0 before 6.8, and where nothing is counted.
-    pub(crate) fn missed(&self, link: &Link) -> u64 {
+    pub(crate) fn missed(&self, link: &Link) -> io::Result<u64> {
         match link {
-            Link::Bound => 0,
-            Link::Probe(number) => self.probes.get(*number).map_or(0, |link| kprobe_missed(link.as_fd())),
+            Link::Bound => Ok(0),
+            Link::Probe(number) => self.probes.get(*number).map_or(Ok(0), |link| kprobe_missed(link.as_fd())),
         }
     }
 
@@ -282,22 +282,22 @@ impl Hooked<'_> {
 }
 
 /// Times that a kprobe was hit inside another, which the kernel leaves out.
-fn kprobe_missed(link: BorrowedFd<'_>) -> u64 {
+fn kprobe_missed(link: BorrowedFd<'_>) -> io::Result<u64> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut size = u32::try_from(size_of_val(&info)).unwrap_or(0);
     // SAFETY: info lives in this frame and size is its size.
     let failed =
         unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut size) };
     if failed != 0 {
-        return 0;
+        return Err(io::Error::from_raw_os_error(-failed));
     }
     // SAFETY: all bits are integers; which of them hold is said by the type before them.
     let event = unsafe { info.__bindgen_anon_1.perf_event };
-    match event.type_ {
+    Ok(match event.type_ {
         libbpf_sys::BPF_PERF_EVENT_KPROBE | libbpf_sys::BPF_PERF_EVENT_KRETPROBE => {
             // SAFETY: as above.
             unsafe { event.__bindgen_anon_1.kprobe.missed }
         }
         _ => 0,
-    }
+    })
 }

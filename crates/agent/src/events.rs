@@ -81,7 +81,7 @@ impl Events {
     pub(crate) fn set_on(&mut self, on: bool) -> Result<(), Error> {
         if on {
             for hooked in &mut self.hooked {
-                hooked.before = program_info(hooked.program.as_fd()).recursion_misses;
+                hooked.before = program_info(hooked.program.as_fd())?.recursion_misses;
             }
         }
         let state = map(&self.object, ".data.state")?;
@@ -93,11 +93,11 @@ impl Events {
     pub(crate) fn loss(&self) -> Result<Vec<EventLoss>, Error> {
         let counters = dropped(&self.object)?;
         let dropped = |kind: Kind| counters.get(kind as usize).copied().unwrap_or(0);
-        let missed = |kind: Kind| -> u64 {
-            let of_kind = self.hooked.iter().filter(|hooked| hooked.kind == kind);
-            of_kind.map(|h| program_info(h.program.as_fd()).recursion_misses.saturating_sub(h.before)).sum()
-        };
-        let losses = Kind::ALL.map(|kind| EventLoss { kind, dropped: dropped(kind), missed: missed(kind) });
+        let mut losses = Kind::ALL.map(|kind| EventLoss { kind, dropped: dropped(kind), missed: 0 });
+        for hooked in &self.hooked {
+            losses[hooked.kind as usize].missed +=
+                program_info(hooked.program.as_fd())?.recursion_misses.saturating_sub(hooked.before);
+        }
         Ok(losses.into_iter().filter(|loss| loss.dropped + loss.missed > 0).collect())
     }
 

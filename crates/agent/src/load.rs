@@ -14,7 +14,7 @@ use std::{
     collections::HashMap,
     ffi::{CStr, c_char},
     io,
-    mem::size_of_val,
+    mem::{offset_of, size_of_val},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     sync::Arc,
 };
@@ -163,7 +163,7 @@ fn tell_spares<'p>(loader: &mut Loader<'_, 'p>, loaded: &[Hooked<'p>]) -> Result
     let running = running::addresses(loader.first_copy(0, LISTER)?.as_fd()).map_err(Error::Running)?;
     let places = loader.objects.map("xw_running")?;
     for hooked in bound {
-        let id = program_info(hooked.program.as_fd()).id;
+        let id = program_info(hooked.program.as_fd())?.id;
         let address = running.get(&u64::from(id)).copied().unwrap_or(0);
         places.update(&hooked.place.to_le_bytes(), &address.to_le_bytes(), MapFlags::ANY)?;
     }
@@ -304,13 +304,26 @@ pub(crate) fn section<'o>(object: &'o Object, name: &str) -> Option<libbpf_rs::M
     object.maps().find(|map| map.name().to_string_lossy().ends_with(name))
 }
 
-pub(crate) fn program_info(program: BorrowedFd<'_>) -> libbpf_sys::bpf_prog_info {
+/// What is used of `struct bpf_prog_info`.
+pub(crate) struct ProgramInfo {
+    pub(crate) id: u32,
+    pub(crate) recursion_misses: u64,
+}
+
+/// Number of a program, and of times that the kernel left it out since it was running on that CPU already.
+pub(crate) fn program_info(program: BorrowedFd<'_>) -> Result<ProgramInfo, libbpf_rs::Error> {
+    // Up to the last field that is used. The structure has padding behind its last one, which Rust does not keep zero
+    // and the kernel refuses if it is not (bpf_prog_get_info_by_fd, kernel/bpf/syscall.c).
+    const SIZE: usize = offset_of!(libbpf_sys::bpf_prog_info, recursion_misses) + size_of::<u64>();
     let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut size = u32::try_from(size_of_val(&info)).unwrap_or(0);
-    // SAFETY: info lives in this frame and size is its size.
+    let mut size = u32::try_from(SIZE).unwrap_or(0);
+    // SAFETY: info lives in this frame and is at least as large as size says.
     let failed =
         unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
-    if failed == 0 { info } else { libbpf_sys::bpf_prog_info::default() }
+    if failed != 0 {
+        return Err(io::Error::from_raw_os_error(-failed).into());
+    }
+    Ok(ProgramInfo { id: info.id, recursion_misses: info.recursion_misses })
 }
 
 #[cfg(test)]

@@ -46,10 +46,10 @@ struct Counted {
 }
 
 impl Counted {
-    fn left_out(&self, links: &Links) -> u64 {
-        let program =
-            self.program.as_ref().map_or(0, |program| program_info(program.as_fd()).recursion_misses);
-        program + links.missed(&self.link)
+    fn left_out(&self, links: &Links) -> Result<u64, Error> {
+        let program = self.program.as_ref().map(|program| program_info(program.as_fd())).transpose()?;
+        let by_link = links.missed(&self.link).map_err(libbpf_rs::Error::from)?;
+        Ok(program.map_or(0, |info| info.recursion_misses) + by_link)
     }
 }
 
@@ -133,7 +133,7 @@ impl Woven {
     pub(crate) fn set_state(&mut self, state: State) -> Result<(), Error> {
         if matches!(state, State::On) {
             for counted in &mut self.counted {
-                counted.before = counted.left_out(&self.links);
+                counted.before = counted.left_out(&self.links)?;
             }
         }
         // `struct xw_config` of the prelude.
@@ -203,7 +203,7 @@ impl Woven {
             }
         }
         for counted in &self.counted {
-            let left_out = counted.left_out(&self.links).saturating_sub(counted.before);
+            let left_out = counted.left_out(&self.links)?.saturating_sub(counted.before);
             let spare_runs = spare_runs.get(&counted.place).copied().unwrap_or(0);
             let empty = SiteLoss { site: counted.site, ..SiteLoss::default() };
             by_site.entry(counted.site).or_insert(empty).missed += left_out.saturating_sub(spare_runs);

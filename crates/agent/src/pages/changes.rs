@@ -131,7 +131,8 @@ impl Changes {
             let count = self.map(name)?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
             Ok::<u64, libbpf_rs::Error>(count.first_chunk().map_or(0, |count| u64::from_ne_bytes(*count)))
         };
-        let missed = self.object.progs().map(|of| program_info(of.as_fd()).recursion_misses).sum();
+        let misses = |of: libbpf_rs::Program<'_>| program_info(of.as_fd()).map(|info| info.recursion_misses);
+        let missed = self.object.progs().map(misses).sum::<Result<_, _>>()?;
         Ok(Counted { lost: count(".bss.lost")?, missed, moved: count(".bss.moved")? })
     }
 }

@@ -62,14 +62,23 @@ const NAMED: &str = "
 /// Of a kernel that has a place for some of the probes of `--events sched`: switches, forks and threads' names. It has none
 /// for those of threads that end.
 static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let traced = |name: &str| {
+    // include/trace/events/sched.h and task.h.
+    let tracepoints = [
+        (
+            "sched_switch",
+            "_Bool preempt, struct task_struct *task, struct task_struct *next, unsigned int state",
+        ),
+        ("sched_process_fork", "struct task_struct *task, struct task_struct *child"),
+        ("task_rename", "struct task_struct *task, const char *comm"),
+    ];
+    let traced = |(name, arguments): (&str, &str)| {
         format!(
-            "typedef void (*btf_trace_{name})(void *data, struct task_struct *task);\n\
-             int __traceiter_{name}(void *data, struct task_struct *task) {{ return task->pid; }}\n\
+            "typedef void (*btf_trace_{name})(void *data, {arguments});\n\
+             int __traceiter_{name}(void *data, {arguments}) {{ return task->pid; }}\n\
              int register_{name}(btf_trace_{name} probe) {{ return !probe; }}\n"
         )
     };
-    let all = ["sched_switch", "sched_process_fork", "task_rename"].map(traced).concat();
+    let all = tracepoints.map(traced).concat();
     types_beside("int length; struct item *next;", &format!("{NAMED}{all}"))
 });
 
