@@ -11,8 +11,8 @@
  * An interrupt on top of a program, and a task that preempted another in the middle of one, are other
  * contexts: their programs run. What they can meet of the program below is a lock only if it does not hold off
  * interrupts; the one lock that advice takes, its CPU's ring's, does (rings.h), and in NMIs the kernel tries
- * for it and gives up (in_nmi() in __bpf_ringbuf_reserve, kernel/bpf/ringbuf.c; 6.1 to 6.12). The tables of
- * advice have no locks (flow.h, table.h).
+ * for it and gives up (__bpf_ringbuf_reserve, kernel/bpf/ringbuf.c: in_nmi() up to 6.14; since 6.15 the lock
+ * itself finds that its CPU holds it). The tables of advice have no locks (flow.h, table.h).
  *
  * So a CPU's stacks hold four programs of a recording at most: one in a task (and each task has a stack of its
  * own), a softirq, a hard interrupt and an NMI, which includes the handlers of breakpoints: the kernel

@@ -11,7 +11,7 @@
 
 #ifdef XW_WITHOUT_SYMBOLS
 
-static __always_inline u32 xw_preempt_count(void)
+static __always_inline u32 xw_level(void)
 {
 	return 0;
 }
@@ -27,6 +27,8 @@ static __always_inline u32 xw_softirqs_pending(void)
 }
 
 #else
+
+#include "level.h"
 
 /*
  * The preemption count has moved: __preempt_count up to 6.1 and from 6.15, a member of pcpu_hot from 6.2
@@ -86,18 +88,12 @@ static __always_inline u64 xw_cpu_offset(void)
 	return *(unsigned long *)bpf_this_cpu_ptr(&this_cpu_off);
 }
 
-#endif
-
-/*
- * 0: a task; 1: a softirq; 2: a hard one; 3: an NMI, or the handler of a breakpoint. The latter run on
- * top of the former, with the same current task.
- */
+/* The level of this context. */
 static __always_inline u32 xw_level(void)
 {
-	u32 count = xw_preempt_count();
-
-	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving softirq 8 */
-	return count & 0xf00000 ? 3 : count & 0xf0000 ? 2 : count & 0x100 ? 1 : 0;
+	return xw_level_of(xw_preempt_count());
 }
+
+#endif
 
 #endif

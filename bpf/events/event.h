@@ -70,6 +70,7 @@ struct xw_event {
 };
 
 #include "held.h"
+#include "level.h"
 #include "rings.h"
 
 /* Whether events are recorded: set by the agent. */
@@ -205,8 +206,8 @@ static __always_inline s8 xw_context(void)
 				  &__per_cpu_offset + 8 * (u64)bpf_get_smp_processor_id()) ||
 	    bpf_probe_read_kernel(&count, sizeof(count), at + here))
 		return 0;
-	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving softirq 8 */
-	return count & 0xff0000 ? 3 : count & 0x100 ? 2 : 1;
+	count = xw_level_of(count);
+	return count > 2 ? 3 : count + 1;
 }
 
 /* Nanoseconds, as far as they fit into half a word. */

@@ -24,6 +24,7 @@ use crate::{
     libbpf_log::Log,
     load::{program_info, section},
     rings,
+    weaving::State,
 };
 
 /// Probes that run. Dropping them takes them away.
@@ -77,15 +78,19 @@ impl Events {
         self.hooked.iter().any(|hooked| hooked.kind == kind)
     }
 
-    /// Turns recording on and off.
-    pub(crate) fn set_on(&mut self, on: bool) -> Result<(), Error> {
-        if on {
+    /// Turns recording on and off. While flows end it stays on.
+    pub(crate) fn set_state(&mut self, to: State) -> Result<(), Error> {
+        if matches!(to, State::On) {
             for hooked in &mut self.hooked {
                 hooked.before = program_info(hooked.program.as_fd())?.recursion_misses;
             }
         }
         let state = map(&self.object, ".data.state")?;
-        state.update(&0u32.to_le_bytes(), &u32::from(on).to_le_bytes(), MapFlags::ANY)?;
+        state.update(
+            &0u32.to_le_bytes(),
+            &u32::from(!matches!(to, State::Off)).to_le_bytes(),
+            MapFlags::ANY,
+        )?;
         Ok(())
     }
 
@@ -270,7 +275,7 @@ mod tests {
         let Some(mut events) = woven(4096, &[xweave_weave::Group::Sched]) else { return };
         let rings = events.take_rings();
         let begun = crate::clock::sample().mono_ns;
-        events.set_on(true).unwrap();
+        events.set_state(State::On).unwrap();
         let mut told = Vec::new();
         // A page has room for less than two hundred switches. The last are lost with nothing behind them.
         for _ in 0..3 {
@@ -278,7 +283,7 @@ mod tests {
             told.extend(taken(&rings));
         }
         (0..500).for_each(|_| std::thread::sleep(std::time::Duration::from_micros(10)));
-        events.set_on(false).unwrap();
+        events.set_state(State::Off).unwrap();
         crate::quiesce::wait_for_running_programs().unwrap();
         told.extend(taken(&rings));
         let ended = crate::clock::sample().mono_ns;

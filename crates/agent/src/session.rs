@@ -182,7 +182,7 @@ impl Recording {
             woven.set_state(state)?;
         }
         if let Some(events) = &mut self.events {
-            events.set_on(!matches!(state, State::Off))?;
+            events.set_state(state)?;
         }
         Ok(())
     }

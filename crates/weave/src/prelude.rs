@@ -15,8 +15,9 @@ pub(crate) const TYPES: (&str, &str) = ("types.h", include_str!("../../../bpf/ty
 pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf/xweave.h"));
 
 /// What that includes, and the probes of events.
-const PARTS: [(&str, &str); 10] = [
+const PARTS: [(&str, &str); 11] = [
     ("state.h", include_str!("../../../bpf/state.h")),
+    ("level.h", include_str!("../../../bpf/level.h")),
     ("percpu.h", include_str!("../../../bpf/percpu.h")),
     ("rings.h", include_str!("../../../bpf/rings.h")),
     ("guard.h", include_str!("../../../bpf/guard.h")),
