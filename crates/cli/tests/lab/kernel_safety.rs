@@ -67,25 +67,26 @@ fn survive(world: &World, name: &str, aspect: &str) -> Value {
     manifest
 }
 
+/// Whether the host's ring buffers are locked by the functions that these tests weave at: since Linux 6.15 their locks are of
+/// another kind (rqspinlock), which has one function that only waits.
+fn rings_take_spinlocks(world: &World) -> bool {
+    !world.try_run("host", "grep -q ' resilient_queued_spin_lock_slowpath$' /proc/kallsyms").status.success()
+}
+
 #[test]
 fn the_locks_that_programs_of_ours_take_themselves_can_be_woven_at() {
     let Some(world) = World::find("lock functions") else { return };
     let one = survive(&world, "unlock", "execution(_raw_spin_unlock_irqrestore) { STORE_DATA1(1); }");
-    // The ring buffer is unlocked once for each record: each of these was reached, counted, and not run. Since Linux 6.15 it
-    // has a lock of another kind.
-    let other_kind = world.try_run("host", "grep -q ' resilient_queued_spin_lock_slowpath$' /proc/kallsyms");
-    assert!(
-        other_kind.status.success() || lost(&one, "missed") >= one["records"].as_u64().unwrap(),
-        "{}",
-        one["loss"]
-    );
+    // The ring buffer is unlocked once for each record: each of these was reached, counted, and not run.
+    let ours = rings_take_spinlocks(&world);
+    assert!(!ours || lost(&one, "missed") >= one["records"].as_u64().unwrap(), "{}", one["loss"]);
     for (name, locks) in LOCKS {
         let aspect = format!(
             "advice entry execution({locks}) {{ {NOW_AND_THEN} }}
              advice return returning({locks}) {{ {NOW_AND_THEN} }}"
         );
         let manifest = survive(&world, name, &aspect);
-        assert!(name != "spinlocks" || lost(&manifest, "missed") > 0, "{}", manifest["loss"]);
+        assert!(!ours || name != "spinlocks" || lost(&manifest, "missed") > 0, "{}", manifest["loss"]);
     }
 }
 
@@ -102,7 +103,7 @@ fn flows_may_go_through_locks() {
         }
         advice held execution(_raw_spin_unlock_irqrestore) AND xflow(held, lock, id) { STORE_DATA1(id); }";
     let manifest = survive(&world, "flows-of-locks", aspect);
-    assert!(lost(&manifest, "missed") > 0, "{}", manifest["loss"]);
+    assert!(!rings_take_spinlocks(&world) || lost(&manifest, "missed") > 0, "{}", manifest["loss"]);
 }
 
 #[test]
@@ -119,7 +120,8 @@ fn two_recordings_may_weave_the_same_locks() {
     for (recording, name) in recordings.into_iter().zip(["first", "second"]) {
         recording.finish_well();
         let manifest = manifest(&world, name);
-        assert!(manifest["records"].as_u64() > Some(0) && lost(&manifest, "missed") > 0, "{manifest}");
+        assert!(manifest["records"].as_u64() > Some(0), "{manifest}");
+        assert!(!rings_take_spinlocks(&world) || lost(&manifest, "missed") > 0, "{manifest}");
     }
     assert_unharmed(&world);
 }
