@@ -8,8 +8,9 @@
  * written.
  *
  * Who changes a slot takes it first, by exchanging its key for XW_TAKEN, in which one succeeds. Nobody waits:
- * who finds a slot taken passes it by. Readers copy the words and then look whether key and version are still
- * what they were. Loads and stores keep their order because x86 keeps that of loads, and that of stores.
+ * who finds a slot taken passes it by. Readers look at the version, then at the key, copy the words, and look whether
+ * both are still what they were: who sees a version and after it a key sees that the key's words are written, for
+ * while they are it is taken. Loads and stores keep their order because x86 keeps that of loads, and that of stores.
  * If two CPUs put one key at once, both may get a slot: the first is found, and taking away empties both.
  */
 #ifndef XW_TABLE_H
@@ -81,9 +82,9 @@ static __always_inline u32 xw_hash(u64 key)
                                                                                                    \
 			if (!slot)                                                                 \
 				return false;                                                      \
+			version = slot->version;                                                   \
 			if (slot->key != key)                                                      \
 				continue;                                                          \
-			version = slot->version;                                                   \
 			_Pragma("unroll") for (u32 i = 0; i < (count); i++) words[i] =             \
 				slot->words[i];                                                    \
 			return slot->version == version && slot->key == key;                       \
