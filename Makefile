@@ -10,7 +10,7 @@ KERNEL  ?= 6.12
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
-.PHONY: help setup build kernels page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
+.PHONY: help setup build check kernels page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines (KERNEL=6.12; 6.1, 7.3)'
@@ -20,6 +20,7 @@ help:
 	@echo '               works on which'
 	@echo 'make page      build the program of the HTML page (web/) anew: only where it changed; needs Node'
 	@echo 'make page-test the tests of that page in a browser; they need Node and Chromium'
+	@echo 'make check     a minute: formatting, types, circles of files, figures without a command'
 	@echo 'make lint      formatting, clippy, circles of files, figures without a command, documentation'
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make coverage  the same, with line coverage by crate'
@@ -98,6 +99,14 @@ else
 	@printf '  %s\n' $(BENCHES) >&2
 	@exit 2
 endif
+
+# For while one works: needs no lab, and nothing that setup installs but the compilers.
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) check --quiet --release --workspace --all-targets
+	scripts/circles
+	scripts/figures
+	scripts/page --check
 
 lint: setup
 	$(CARGO) fmt --all --check

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which frames a bridge is flooding: net/bridge/br_forward.c, Linux 6.1 to 6.12, where br_flood() and
+ * Which frames a bridge is flooding: net/bridge/br_forward.c, Linux 6.1 to 7.3, where br_flood() and
  * br_multicast_flood() clone a frame for every port but the last.
  */
 #ifndef XW_BRIDGE_H

@@ -2,7 +2,7 @@
 /*
  * Where guests' memory is in the processes that run them: KVM's memory slots of every virtual machine, whoever made it, read
  * from the files that processes have open. A program of its own, not part of the prelude.
- * virt/kvm/kvm_main.c, include/linux/kvm_host.h, Linux 6.1 to 6.12.
+ * virt/kvm/kvm_main.c, include/linux/kvm_host.h, Linux 6.1 to 7.3.
  */
 #include "types.h"
 #include <bpf/bpf_helpers.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The guest's side of its interrupts, and the softirqs that these ask for: arch/x86/kernel/irq.c, kernel/softirq.c,
- * Linux 6.1 to 6.12.
+ * Linux 6.1 to 7.3.
  */
 #ifndef XW_CARRIER_INTERRUPT_H
 #define XW_CARRIER_INTERRUPT_H

@@ -3,7 +3,7 @@
  * The host's side of a guest's memory, where that is what data crosses on: for devices that QEMU itself serves.
  * No function of the host's kernel is told which ring a system call of QEMU is made for, only where in QEMU's
  * memory the data is; KVM's memory slots translate that to the guest's own address.
- * include/linux/kvm_host.h, virt/kvm/kvm_main.c; Linux 6.1 to 6.12.
+ * include/linux/kvm_host.h, virt/kvm/kvm_main.c; Linux 6.1 to 7.3.
  */
 #ifndef XW_CARRIER_KVM_H
 #define XW_CARRIER_KVM_H
@@ -136,7 +136,7 @@ static __always_inline struct xw_told_key xw_kvm_told(u64 address, u64 xflow)
 }
 
 /*
- * What is done while the process goes on: fs/aio.c, io_uring/rw.c, Linux 6.1 to 6.12. The request's struct kiocb is what
+ * What is done while the process goes on: fs/aio.c, io_uring/rw.c, Linux 6.1 to 7.3. The request's struct kiocb is what
  * both its beginning and its end are told of (for io_uring, its struct io_kiocb begins with it).
  */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The host's side of a guest's interrupts: the local APICs that KVM emulates. arch/x86/kvm/lapic.c, Linux 6.1 to 6.12.
+ * The host's side of a guest's interrupts: the local APICs that KVM emulates. arch/x86/kvm/lapic.c, Linux 6.1 to 7.3.
  *
  * An interrupt that a vCPU is asked for is a bit of its APIC's IRR. KVM takes the bit out when it puts the interrupt into the
  * vCPU; until then one that comes again changes nothing. Where the processor does that itself (APICv, AVIC), no function

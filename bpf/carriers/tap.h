@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The host's ends of network devices that a process emulates: what it reads from a tap or macvtap device, it copies into
- * its guest; what its guest sends, it writes there. drivers/net/{tun,tap,macvtap}.c, Linux 6.1 to 6.12.
+ * its guest; what its guest sends, it writes there. drivers/net/{tun,tap,macvtap}.c, Linux 6.1 to 7.3.
  */
 #ifndef XW_CARRIER_TAP_H
 #define XW_CARRIER_TAP_H

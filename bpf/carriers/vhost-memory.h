@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A guest's memory as vhost has it: drivers/vhost/{vhost.h,iotlb.c}, Linux 6.1 to 6.12.
+ * A guest's memory as vhost has it: drivers/vhost/{vhost.h,iotlb.c}, Linux 6.1 to 7.3.
  *
  * The table that vhost itself translates with (vhost_virtqueue.umem) has, for each region of a guest's memory, where it
  * begins for the guest (start) and in QEMU (addr).

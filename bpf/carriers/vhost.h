@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The host's ends of virtio rings that vhost serves: drivers/vhost/{vhost,net}.c, Linux 6.1 to 6.12.
+ * The host's ends of virtio rings that vhost serves: drivers/vhost/{vhost,net}.c, Linux 6.1 to 7.3.
  *
  * vhost knows a ring by its address in QEMU's memory; the guest by its guest-physical one: the one is
  * turned into the other once a ring.

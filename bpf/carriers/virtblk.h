@@ -2,7 +2,7 @@
 /*
  * The guest's side of its memory, where that is what data crosses on: the requests of virtio-blk and virtio-scsi.
  * drivers/block/virtio_blk.c, drivers/scsi/virtio_scsi.c, include/linux/blk-mq.h, include/scsi/scsi_cmnd.h,
- * arch/x86/include/asm/page_64.h; Linux 6.1 to 6.12.
+ * arch/x86/include/asm/page_64.h; Linux 6.1 to 7.3.
  */
 #ifndef XW_CARRIER_VIRTBLK_H
 #define XW_CARRIER_VIRTBLK_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The guest's ends of the rings of virtio-net: drivers/net/virtio_net.c, Linux 6.1 to 6.12.
+ * The guest's ends of the rings of virtio-net: drivers/net/virtio_net.c, Linux 6.1 to 7.3.
  *
  * The key is the place on the ring; where the device is emulated, what the frame is.
  */

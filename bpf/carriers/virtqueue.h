@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The guest's ends of virtio rings: drivers/virtio/virtio_ring.c, split rings, Linux 6.1 to 6.12.
+ * The guest's ends of virtio rings: drivers/virtio/virtio_ring.c, split rings, Linux 6.1 to 7.3.
  *
  * The key is the ring's place in guest-physical memory, its running index, and the descriptor head.
  */

@@ -332,19 +332,47 @@ fn a_killed_recording_is_called_that_by_what_shows_it() {
     assert!(page.contains(killed), "{page}");
 }
 
-#[test]
-fn without_a_compiler_it_is_told_which_is_needed() {
-    let folder = traces();
-    let aspect = "advice a execution(vfs_read) { STORE_DATA1(count); }";
+/// Status and standard error of `xweave check` where there is no compiler.
+fn check_without_compiler(folder: &tempfile::TempDir, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
-    command.args(["check", "-e", aspect, "--domain", "host=/sys/kernel/btf/vmlinux"]);
+    command.arg("check").args(arguments).current_dir(folder);
     command
         .env("PATH", folder.path())
         .env_remove("XWEAVE_CLANG")
         .env("XWEAVE_CACHE", folder.path().join("cache"));
     let output = command.output().expect("xweave runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let expected =
-        "there is no clang in the path, which compiles advice that is not of the library: apt install clang";
-    assert!(output.status.code() == Some(1) && said.contains(expected), "{said}");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+const NO_COMPILER: &str =
+    "there is no clang in the path, which compiles advice that is not of the library: apt install clang";
+
+#[test]
+fn without_a_compiler_it_is_told_which_is_needed() {
+    let aspect = "advice a execution(vfs_read) { STORE_DATA1(count); }";
+    let (status, said) =
+        check_without_compiler(&traces(), &["-e", aspect, "--domain", "host=/sys/kernel/btf/vmlinux"]);
+    assert!(status == Some(1) && said.contains(NO_COMPILER), "{said}");
+}
+
+/// Of a kernel that renamed a member which the library's aspect reads.
+#[test]
+fn without_a_compiler_a_kernel_that_nobody_prepared_for_is_refused_with_what_it_lacks() {
+    let folder = traces();
+    let known = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/kernels");
+    let newest = fs::read_dir(known).expect("kernels").map(|entry| entry.expect("a file").path()).max();
+    let mut types = fs::read(newest.expect("a kernel")).expect("type information");
+    let name = b"\0bi_sector\0";
+    let at = types.windows(name.len()).position(|found| found == name).expect("the member");
+    types[at + 1] = b'Z';
+    fs::write(folder.path().join("unknown.btf"), types).expect("a file");
+    let domain = ["--domain", "host=unknown.btf"];
+    let (status, said) = check_without_compiler(&folder, &[&["block"], &domain[..]].concat());
+    assert!(status == Some(1) && said.contains(NO_COMPILER), "{said}");
+    assert!(
+        said.contains("the compiled programs do not fit its kernel") && said.contains("bi_sector"),
+        "{said}"
+    );
+    let (status, said) = check_without_compiler(&folder, &[&["sched"], &domain[..]].concat());
+    assert!(status == Some(0), "{said}");
 }

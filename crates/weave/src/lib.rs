@@ -410,7 +410,9 @@ pub fn weave(
             let compiled = text.files(aspects).and_then(|files| Ok((Compiler::find()?, files)));
             let compiled = compiled
                 .and_then(|(compiler, files)| compiler.compile(&files, &options.cache, &mut warnings));
-            let Compiled { object: made, log } = compiled.map_err(general)?;
+            // Why it had to be compiled is said as well.
+            let failed_by = |error| each_once(warnings.drain(..).chain(general(error)).collect());
+            let Compiled { object: made, log } = compiled.map_err(failed_by)?;
             let failed = made.is_none();
             if !log.is_empty() || failed {
                 let said = complaints(aspects, &peers, domain, &log, failed);

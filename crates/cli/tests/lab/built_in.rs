@@ -109,6 +109,46 @@ fn a_host_without_a_compiler_records_the_same_flows_and_begins_sooner() {
     assert!(fast < slow, "{fast:?} until all was woven, and {slow:?} compiled here");
 }
 
+/// Of a guest whose type information has another name for a member, and lacks a function.
+#[test]
+fn a_kernel_that_nobody_prepared_for_is_recorded_in_part_or_refused_with_what_it_lacks() {
+    const TYPES: &str = "/sys/kernel/btf/vmlinux";
+    let Some(world) = World::find("unknown kernel") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    world.run("vm1", &format!("cp {TYPES} /tmp/types"));
+    world.pull("vm1", "/tmp/types", &dir.path().join("types"));
+    let mut types = fs::read(dir.path().join("types")).unwrap();
+    for name in ["bi_sector", "ip_send_skb"] {
+        let text = [b"\0", name.as_bytes(), b"\0"].concat();
+        let at = types.windows(text.len()).position(|found| found == text).unwrap();
+        types[at + 1] = b'Z';
+    }
+    fs::write(dir.path().join("types"), types).unwrap();
+    world.push("vm1", &dir.path().join("types"), "/tmp/");
+    world.run("vm1", &format!("mount --bind /tmp/types {TYPES}"));
+
+    let record = |what: &str| {
+        world.try_run(
+            "host",
+            &format!(
+                "rm -rf /tmp/unknown; own=$(command -v xweave); export XWEAVE_CACHE=/tmp/cold-unknown PATH=/nonexistent
+                exec $own record {what} --domain vm1=vsock:3 -o /tmp/unknown --duration 1s"
+            ),
+        )
+    };
+    let refused = record("block");
+    let in_part = record("--events net,sched");
+    world.run("vm1", &format!("umount {TYPES}; rm /tmp/types"));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("`bi_sector`"), "{said}");
+    assert!(world.try_run("host", "ls /tmp/unknown/trace.json").status.success(), "the other is recorded");
+    let said = String::from_utf8_lossy(&in_part.stderr);
+    let expected =
+        "note: vm1: events send are recorded without those of ip_send_skb: the kernel has no such function";
+    assert!(in_part.status.success() && said.contains(expected), "{said}");
+    assert_eq!(said.matches("are recorded without").count(), 1, "{said}");
+}
+
 #[test]
 fn what_another_machine_compiled_is_recorded_without_a_compiler() {
     let Some(world) = World::find("bundle") else { return };
