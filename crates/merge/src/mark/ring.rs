@@ -8,6 +8,7 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
     ptr,
     sync::atomic::{AtomicU32, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -47,6 +48,9 @@ const IDLE_MS: u32 = 10;
 
 /// How long nothing may happen. To unmark memory, the kernel copies each page of it that it has merged.
 const DONE_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often a full ring is looked at.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 /// What a ring is to be like, for io_uring_setup: the kernel has a thread look for requests, which works in the memory of
 /// the process that makes the ring.
@@ -200,14 +204,29 @@ impl Ring {
         Ok(answers.into_iter().flatten().collect())
     }
 
+    /// Waits until the ring has room for so many requests. The kernel says that it has taken some only behind the last of
+    /// those that it found, and answers each before (io_uring/io_uring.c, `io_submit_sqes`).
+    fn wait_for_room(&self, requests: usize) -> Result<(), Broken> {
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        let deadline = Instant::now() + DONE_WITHIN;
+        loop {
+            let waiting = self.made.wrapping_sub(self.word(self.places.sq_head).load(Ordering::Acquire));
+            if waiting > ENTRIES {
+                return Err(Broken::Changed("the kernel has taken more than there was"));
+            }
+            if ENTRIES - waiting >= requests {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(Broken::Unanswered(waiting as usize));
+            }
+            // A ring wakes nobody for room.
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
     fn submit(&mut self, batch: &[Request]) -> Result<(), Broken> {
-        let waiting = self.made.wrapping_sub(self.word(self.places.sq_head).load(Ordering::Acquire));
-        if waiting > ENTRIES {
-            return Err(Broken::Changed("the kernel has taken more than there was"));
-        }
-        if (ENTRIES - waiting) < u32::try_from(batch.len()).unwrap_or(u32::MAX) {
-            return Err(Broken::Unanswered(waiting as usize));
-        }
+        self.wait_for_room(batch.len())?;
         for request in batch {
             let index = self.made % ENTRIES;
             // `struct io_uring_sqe`: opcode and descriptor (none); offset; address; length and advice; what comes back.
