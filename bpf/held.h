@@ -4,8 +4,8 @@
  *
  * Where kernels are preemptible, which all for x86 are since 7.0, another task may take the CPU in the middle of a
  * program and keep it for milliseconds. The kernel leaves the same program out on that CPU meanwhile, in whichever task:
- * with all that preempt each other on a busy CPU, the spare as well (seen on 7.3: one record in a hundred was missed).
- * So preemption is off from a program's first steps to its last.
+ * with all that preempt each other on a busy CPU, the spare as well. So preemption is off from a program's first steps to
+ * its last.
  *
  * Who turns it on again is preempted there and then, if that is due, and the program would still count as running. So
  * that is done with interrupts off, when the kernel does not preempt; it does so at its next opportunity, which is when
