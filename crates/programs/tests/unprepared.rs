@@ -1,5 +1,7 @@
 //! Kernels that nobody prepared for: what they renamed or removed is named, and nothing that uses it is taken for whole.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
