@@ -20,7 +20,7 @@ use xweave_wire::{
 use crate::{
     attach::{Progress, Watch, why_skipped},
     error::Error,
-    hook::attach_type,
+    hook::{attach_type, name_in_module},
     libbpf_log::Log,
     load::{program_info, section},
     rings,
@@ -85,12 +85,9 @@ impl Events {
                 hooked.before = program_info(hooked.program.as_fd())?.recursion_misses;
             }
         }
+        let is_on = u32::from(!matches!(to, State::Off));
         let state = map(&self.object, ".data.state")?;
-        state.update(
-            &0u32.to_le_bytes(),
-            &u32::from(!matches!(to, State::Off)).to_le_bytes(),
-            MapFlags::ANY,
-        )?;
+        state.update(&0u32.to_le_bytes(), &is_on.to_le_bytes(), MapFlags::ANY)?;
         Ok(())
     }
 
@@ -177,10 +174,7 @@ fn load_only(plan: &EventPlan, programs: &[&EventProgram]) -> Result<Object, Err
             match programs.iter().find(|program| program.name == name) {
                 None => loaded.set_autoload(false),
                 Some(program) => {
-                    let target = match &program.module {
-                        Some(module) => format!("{module}:{}", program.function),
-                        None => program.function.clone(),
-                    };
+                    let target = name_in_module(program.module.as_deref(), &program.function);
                     loaded.set_attach_target(0, Some(target))?;
                 }
             }

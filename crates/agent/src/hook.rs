@@ -6,11 +6,11 @@ use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite};
 
 use crate::{error::Error, probe};
 
-/// A function as libbpf and the kernel want it named.
-pub(crate) fn in_module(site: &PlanSite) -> String {
-    match &site.module {
-        Some(module) => format!("{module}:{}", site.function),
-        None => site.function.clone(),
+/// Names a function as libbpf and the kernel want it.
+pub(crate) fn name_in_module(module: Option<&str>, function: &str) -> String {
+    match module {
+        Some(module) => format!("{module}:{function}"),
+        None => function.to_owned(),
     }
 }
 

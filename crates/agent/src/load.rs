@@ -25,7 +25,7 @@ use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, Variab
 use crate::{
     addresses::Addresses,
     error::Error,
-    hook::{Hooked, Part, attach_type, cookie, in_module, is_bound},
+    hook::{Hooked, Part, attach_type, cookie, is_bound, name_in_module},
     kernel_btf::KernelBtf,
     libbpf_log::tail,
     objects::{LISTER, Objects, TRACEPOINTS, map, tracepoints_of},
@@ -92,7 +92,10 @@ pub(crate) fn load<'p>(
             }
             _ => match addresses.site(what, site) {
                 Some(address) if what.hook == Hook::Instruction => probe::Place::Address(address),
-                _ => probe::Place::Kernel { function: in_module(site), offset: site.offset.into() },
+                _ => probe::Place::Kernel {
+                    function: name_in_module(site.module.as_deref(), &site.function),
+                    offset: site.offset.into(),
+                },
             },
         };
         if let Some(saver) = &what.saver {

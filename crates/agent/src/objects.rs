@@ -8,7 +8,7 @@ use xweave_wire::plan::{Hook, Plan};
 use crate::{
     error::Error,
     guard,
-    hook::{in_module, is_bound},
+    hook::{is_bound, name_in_module},
     libbpf_log::Log,
     rings,
 };
@@ -48,7 +48,8 @@ impl Objects {
         }
         let mut targets: HashMap<&str, Option<String>> = HashMap::new();
         for program in plan.programs.iter().filter(|program| program.object == number) {
-            let first = program.sites.first().map(in_module);
+            let first =
+                program.sites.first().map(|site| name_in_module(site.module.as_deref(), &site.function));
             targets.insert(&program.name, first.filter(|_| is_bound(program.hook)));
             targets.extend(program.saver.as_deref().map(|saver| (saver, None)));
         }
