@@ -50,9 +50,6 @@ pub enum Error {
         /// The line after it.
         end: &'static str,
     },
-    /// The table of a document is outdated.
-    #[error("{} is not current: `make kernels` writes its table anew", .0.display())]
-    Outdated(PathBuf),
 }
 
 /// Errors of files, with the file's name.

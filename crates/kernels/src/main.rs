@@ -29,8 +29,6 @@ enum What {
     Fetch,
     /// Write the table of docs/kernels.md, from bpf/kernels and the library as it was compiled
     Table,
-    /// Check that the table is current
-    Check,
 }
 
 fn main() -> ExitCode {
@@ -38,7 +36,6 @@ fn main() -> ExitCode {
     let done = match args.what {
         What::Fetch => fetch(&args.root),
         What::Table => table::write(&args.root),
-        What::Check => table::check(&args.root),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
