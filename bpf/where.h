@@ -10,6 +10,7 @@
 #define XW_WHERE_H
 
 #include "frame.h"
+#include "loop.h"
 
 /* How many tests a filter has at most, and the numbers that stand for its results instead of a further test. */
 #define XW_WHERE_TESTS 64
@@ -119,6 +120,7 @@ __noinline int xw_where_accepts(struct xw_where_words *words)
 	if (!words)
 		return false;
 	_Pragma("unroll") for (u32 i = 0; i < XW_FRAME_WORDS; i++) run.words[i] = words->at[i];
+	XW_FORGET(run.at);
 	bpf_loop(XW_WHERE_TESTS, xw_where_step, &run, 0);
 	return run.at == XW_WHERE_ACCEPT;
 }

@@ -71,6 +71,7 @@ struct xw_event {
 
 #include "held.h"
 #include "level.h"
+#include "loop.h"
 #include "rings.h"
 
 /* Whether events are recorded: set by the agent. */

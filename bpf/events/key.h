@@ -117,11 +117,13 @@ __noinline int xw_key_of(u32 slot, u32 read, u32 length)
 		search.at = xw_key_place.at;
 		search.wanted = xw_key_place.length;
 	}
+	XW_FORGET(search.taken);
 	bpf_loop(XW_KEY_MOST, xw_key_take, &search, 0);
 	if (!search.taken || search.taken < search.wanted)
 		return 0;
 	/* What is sent once more begins alike; what else has the key does not: a method, a status. */
 	head.payload = search.payload;
+	XW_FORGET(head.taken);
 	bpf_loop(XW_KEY_MOST, xw_key_take, &head, 0);
 	XW_EVENT(XW_KEY, XW_TID, 0, search.hash, search.text, XW_PAIR(length, slot),
 		 (u32)(head.hash ^ head.hash >> 32));

@@ -350,7 +350,7 @@ enum Load {
         /// Send again what is not answered after so many milliseconds, then after twice as many, and so on.
         #[arg(long, value_name = "MILLISECONDS")]
         retry: Option<u64>,
-        /// So many requests are a call, told by a line `Call-ID: N@xweave` in each; 4 calls at once, or as many as a burst.
+        /// So many requests are a call, named in a line `Call-ID: call=N@xweave:5060` of each; 4 calls at once, or as many as a burst.
         #[arg(long)]
         per_call: Option<u64>,
     },

@@ -15,9 +15,10 @@ pub(crate) const TYPES: (&str, &str) = ("types.h", include_str!("../../../bpf/ty
 pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf/xweave.h"));
 
 /// What that includes, and the probes of events.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 12] = [
     ("state.h", include_str!("../../../bpf/state.h")),
     ("level.h", include_str!("../../../bpf/level.h")),
+    ("loop.h", include_str!("../../../bpf/loop.h")),
     ("percpu.h", include_str!("../../../bpf/percpu.h")),
     ("rings.h", include_str!("../../../bpf/rings.h")),
     ("guard.h", include_str!("../../../bpf/guard.h")),

@@ -20,6 +20,12 @@ fn call_of(request: u64) -> u64 {
     request / (PER_CALL * 4) * 4 + request % 4
 }
 
+/// The key of a call's messages. Like those of real calls it has signs in it that also stand between a header's name and its
+/// value.
+fn key_of(call: u64) -> String {
+    format!("call={call}@xweave:5060")
+}
+
 /// A key as a table shows it: the first 8 bytes, and 16 bits of FNV-1a.
 fn shown(key: &str) -> String {
     let hash = key
@@ -52,7 +58,7 @@ fn messages_of_a_call_are_known_by_their_key_whoever_answers() {
     let exchanges = told["exchanges"].as_array().unwrap();
     let mut requests = 0..REQUESTS;
     for exchange in exchanges {
-        let is_its = |request| exchange["key"] == shown(&format!("{}@xweave", call_of(request)));
+        let is_its = |request| exchange["key"] == shown(&key_of(call_of(request)));
         assert!(
             requests.any(is_its),
             "this is none of those that were sent after the one before: {exchange}"

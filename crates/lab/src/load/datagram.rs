@@ -62,7 +62,7 @@ pub struct UdpAsk {
     /// it (RFC 3261, 17.1.1.2). None: never.
     pub retry: Option<Duration>,
     /// So many requests in turn are a call, of four that are under way, or as many as a burst has: each has its call's number in a line
-    /// `Call-ID: 7@xweave`, as in SIP. None: they have no such line.
+    /// `Call-ID: call=7@xweave:5060`, as in SIP. None: they have no such line.
     pub per_call: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl UdpAsk {
         if let Some(per_call) = self.per_call {
             let at_once = AT_ONCE.max(self.burst);
             let round = number / (per_call * at_once);
-            let line = format!("\r\nCall-ID: {}@xweave\r\n", round * at_once + number % at_once);
+            let line = format!("\r\nCall-ID: call={}@xweave:5060\r\n", round * at_once + number % at_once);
             message[HEADER..HEADER + line.len()].copy_from_slice(line.as_bytes());
         }
         message
@@ -91,7 +91,7 @@ impl UdpAsk {
 
     /// How many bytes it has at least.
     fn least(&self) -> usize {
-        HEADER + self.per_call.map_or(0, |_| "\r\nCall-ID: 18446744073709551615@xweave\r\n".len())
+        HEADER + self.per_call.map_or(0, |_| "\r\nCall-ID: call=18446744073709551615@xweave:5060\r\n".len())
     }
 }
 
@@ -318,7 +318,8 @@ mod tests {
             assert_eq!((message.len(), sequence(&message)), (80, Some(number)));
             let text = String::from_utf8_lossy(&message).into_owned();
             let line = text.split("\r\n").find_map(|line| line.strip_prefix("Call-ID: ")).unwrap().to_owned();
-            line.strip_suffix("@xweave").unwrap().parse::<u64>().unwrap()
+            let number = line.strip_prefix("call=").unwrap().strip_suffix("@xweave:5060");
+            number.unwrap().parse::<u64>().unwrap()
         };
         let calls = |burst| (0..16).map(|number| call(&ask(burst), number)).collect::<Vec<u64>>();
         assert_eq!(calls(1), [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]);
