@@ -66,8 +66,10 @@ pub struct Kernel {
     release: String,
     /// The image, then the modules.
     parts: Vec<Part>,
-    /// By name: where it is defined, the image first.
+    /// By name: the first of each part, the image's before those of modules.
     functions: HashMap<String, Vec<TypeRef>>,
+    /// The same of typedefs.
+    typedefs: HashMap<String, Vec<TypeRef>>,
     /// By kind and tag: the first definition.
     records: HashMap<(RecordKind, String), TypeRef>,
     /// By tag: the first definition.
@@ -93,6 +95,7 @@ impl Kernel {
             release,
             parts: Vec::new(),
             functions: HashMap::new(),
+            typedefs: HashMap::new(),
             records: HashMap::new(),
             enums: HashMap::new(),
             since_6_6: false,
@@ -172,13 +175,8 @@ impl Kernel {
         for id in btf.ids() {
             let here = TypeRef { part, id };
             match btf.get(id) {
-                Type::Function(name, _) if !name.is_empty() => {
-                    let places = self.functions.entry(name.to_owned()).or_default();
-                    // A name twice in one part cannot be told apart, so only the first can be meant.
-                    if places.last().is_none_or(|last| last.part != part) {
-                        places.push(here);
-                    }
-                }
+                Type::Function(name, _) if !name.is_empty() => add_first(&mut self.functions, name, here),
+                Type::Typedef(name, _) => add_first(&mut self.typedefs, name, here),
                 Type::Record(record) if !record.name.is_empty() => {
                     self.records.entry((record.kind, record.name.to_owned())).or_insert(here);
                 }
@@ -274,7 +272,7 @@ impl Kernel {
 
     /// The typedef with this name: the first.
     pub(crate) fn typedef(&self, name: &str) -> Option<TypeRef> {
-        self.all_ids().find(|at| matches!(self.get(*at), Type::Typedef(known, _) if known == name))
+        self.typedefs.get(name)?.first().copied()
     }
 
     /// The definition of a structure or union that is meant by its tag.
@@ -393,10 +391,9 @@ impl Kernel {
     /// type, tells the parameters' names.
     pub fn tracepoint(&self, name: &str) -> Option<Function> {
         let mut found = self.function(&format!("__traceiter_{name}"))?;
-        let part = self.parts.iter().find(|part| part.name == found.module.as_deref().unwrap_or(""))?;
-        let wanted = format!("btf_trace_{name}");
-        let type_ = |id: &u32| matches!(part.btf.get(*id), Type::Typedef(name, _) if name == wanted);
-        found.btf_id = part.btf.ids().find(type_)?;
+        let module = found.module.as_deref().unwrap_or_default();
+        let types = self.typedefs.get(&format!("btf_trace_{name}"))?;
+        found.btf_id = types.iter().find(|at| self.module_of(**at) == module)?.id;
         found.name = name.to_owned();
         // The first is the callback's own data.
         found.params = found.params.split_off(found.params.len().min(1));
@@ -426,6 +423,14 @@ impl Kernel {
             }
         }
         xweave_text::nearest(name, names.into_iter(), n)
+    }
+}
+
+/// A name twice in one part cannot be told apart, so only the first can be meant.
+fn add_first(places: &mut HashMap<String, Vec<TypeRef>>, name: &str, here: TypeRef) {
+    let places = places.entry(name.to_owned()).or_default();
+    if places.last().is_none_or(|last| last.part != here.part) {
+        places.push(here);
     }
 }
 
