@@ -66,44 +66,53 @@ static __always_inline bool xw_is_transport(u32 protocol)
 	return protocol == XW_TCP || protocol == XW_UDP || protocol == XW_ICMP || protocol == XW_ICMPV6;
 }
 
-/* What is in a frame of this EtherType whose network header is at `at`, of which `left` bytes are there to be read, and
- * which has `bytes` in all. Returns whether all headers were there. */
-static __noinline bool xw_frame_at(u32 type, void *at, s64 left, s64 bytes, u64 *words)
+struct xw_frame_words {
+	u64 at[XW_FRAME_WORDS];
+};
+
+/* Reads a frame of this EtherType whose network header is at `at`, of which `left` bytes are there to be read, and which has
+ * `bytes` in all; the words are 0 before. Returns whether all headers were there. Not static: the verifier goes through it
+ * once for each program, however many paths of it lead here. */
+__noinline int xw_frame_at(u32 type, u64 at, s64 left, s64 bytes, struct xw_frame_words *frame)
 {
 	u32 header = 0, protocol = 0, transport = 0;
 	bool whole = type != XW_ETH_IPV4 && type != XW_ETH_IPV6 && type != XW_ETH_ARP;
+	void *from = (void *)at;
+	u64 *words;
 
-	_Pragma("unroll") for (int i = 0; i < XW_FRAME_WORDS; i++) words[i] = 0;
+	if (!frame)
+		return false;
+	words = frame->at;
 	words[XW_FRAME_WHAT] = (u64)type << 16;
 	if (type == XW_ETH_IPV4 && left >= 20) {
-		u32 fragment = __builtin_bswap32(xw_four_bytes(at + 4));
-		u16 total = __builtin_bswap16(READ(*(u16 *)(at + 2)));
+		u32 fragment = __builtin_bswap32(xw_four_bytes(from + 4));
+		u16 total = __builtin_bswap16(READ(*(u16 *)(from + 2)));
 
 		/* Ethernet pads what is short. */
 		if (total >= 20 && total < bytes)
 			bytes = total;
-		protocol = READ(*(u8 *)(at + 9));
-		header = (READ(*(u8 *)at) & 15) * 4;
-		words[XW_FRAME_SOURCE] = xw_four_bytes(at + 12);
-		words[XW_FRAME_TARGET] = xw_four_bytes(at + 16);
+		protocol = READ(*(u8 *)(from + 9));
+		header = (READ(*(u8 *)from) & 15) * 4;
+		words[XW_FRAME_SOURCE] = xw_four_bytes(from + 12);
+		words[XW_FRAME_TARGET] = xw_four_bytes(from + 16);
 		words[XW_FRAME_PORTS] = (u64)(fragment & 0xffff3fff) << 32;
 		whole = fragment & 0x1fff;
 		if (!whole)
-			transport = xw_frame_transport(words, protocol, at + header, left - header);
+			transport = xw_frame_transport(words, protocol, from + header, left - header);
 	} else if (type == XW_ETH_IPV6 && left >= 40) {
-		protocol = READ(*(u8 *)(at + 6));
+		protocol = READ(*(u8 *)(from + 6));
 		header = 40;
-		words[XW_FRAME_SOURCE] = READ(*(u64 *)(at + 8));
-		words[XW_FRAME_SOURCE + 1] = READ(*(u64 *)(at + 16));
-		words[XW_FRAME_TARGET] = READ(*(u64 *)(at + 24));
-		words[XW_FRAME_TARGET + 1] = READ(*(u64 *)(at + 32));
-		transport = xw_frame_transport(words, protocol, at + header, left - header);
+		words[XW_FRAME_SOURCE] = READ(*(u64 *)(from + 8));
+		words[XW_FRAME_SOURCE + 1] = READ(*(u64 *)(from + 16));
+		words[XW_FRAME_TARGET] = READ(*(u64 *)(from + 24));
+		words[XW_FRAME_TARGET + 1] = READ(*(u64 *)(from + 32));
+		transport = xw_frame_transport(words, protocol, from + header, left - header);
 	} else if (type == XW_ETH_ARP && left >= 28) {
-		protocol = READ(*(u8 *)(at + 7));
+		protocol = READ(*(u8 *)(from + 7));
 		bytes = header = 28;
 		whole = true;
-		words[XW_FRAME_SOURCE] = xw_four_bytes(at + 14);
-		words[XW_FRAME_TARGET] = xw_four_bytes(at + 24);
+		words[XW_FRAME_SOURCE] = xw_four_bytes(from + 14);
+		words[XW_FRAME_TARGET] = xw_four_bytes(from + 24);
 	}
 	/* Of others only the protocol is known. */
 	if (header && (transport || !xw_is_transport(protocol)))
@@ -115,13 +124,13 @@ static __noinline bool xw_frame_at(u32 type, void *at, s64 left, s64 bytes, u64 
 	return whole;
 }
 
-/* A frame whose network header is at `at`. Returns as xw_frame_at. */
-static __always_inline bool xw_frame(struct sk_buff *skb, void *at, u64 *words)
+/* Reads a frame whose network header is at `at`, as xw_frame_at does. */
+static __always_inline bool xw_frame(struct sk_buff *skb, void *at, struct xw_frame_words *words)
 {
 	s64 left = (s64)(READ(skb->head) + READ(skb->tail)) - (s64)at;
 	s64 bytes = (s64)READ(skb->len) - (s64)(at - (void *)READ(skb->data));
 
-	return xw_frame_at(__builtin_bswap16(READ(skb->protocol)), at, left, bytes, words);
+	return xw_frame_at(__builtin_bswap16(READ(skb->protocol)), (u64)at, left, bytes, words);
 }
 
 /* include/uapi/linux/virtio_net.h: bits 15 and 57 */
@@ -141,24 +150,24 @@ static __always_inline u32 xw_virtio_net_header(u64 features)
 	return (features & XW_VIRTIO_NET_F_HASH_REPORT ? 20 : 12) + 14;
 }
 
-/* The frame in such a buffer. Returns as xw_frame_at. */
-static __always_inline bool xw_virtio_net_frame(u64 features, void *buffer, u32 bytes, u64 *words)
+/* Reads the frame in such a buffer, as xw_frame_at does. */
+static __always_inline bool xw_virtio_net_frame(u64 features, void *buffer, u32 bytes, struct xw_frame_words *words)
 {
 	u32 header = xw_virtio_net_header(features);
 	s64 left = (s64)bytes - header;
 	void *at = buffer + header;
 
-	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), at, left, left, words);
+	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), (u64)at, left, left, words);
 }
 
-/* A record of what a frame is whose network header is at `at`: xw_flow's, as all that STORE_… makes. */
-#define STORE_FRAME(skb, at)                                                                       \
+/* A record of what a frame is whose network header is there: xw_flow's, as all that STORE_… makes. */
+#define STORE_FRAME(skb, header)                                                                   \
 	({                                                                                         \
-		u64 xw_words[XW_FRAME_WORDS];                                                      \
-		xw_frame((void *)(skb), (void *)(at), xw_words);                                   \
+		struct xw_frame_words xw_words = {};                                               \
+		xw_frame((void *)(skb), (void *)(header), &xw_words);                              \
 		_Static_assert(XW_FRAME_WORDS == 7, "all words are stored");                       \
-		XW_RECORD(XW_FRAME, xw_flow, 7, xw_words[0], xw_words[1],             \
-			  xw_words[2], xw_words[3], xw_words[4], xw_words[5], xw_words[6]);        \
+		XW_RECORD(XW_FRAME, xw_flow, 7, xw_words.at[0], xw_words.at[1], xw_words.at[2],   \
+			  xw_words.at[3], xw_words.at[4], xw_words.at[5], xw_words.at[6]);         \
 	})
 
 /* The network header of what is being sent. Of what has just been received, data begins with it. */

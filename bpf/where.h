@@ -108,12 +108,8 @@ static long xw_where_step(u32 nth, struct xw_where_run *run)
 	return 0;
 }
 
-struct xw_where_words {
-	u64 at[XW_FRAME_WORDS];
-};
-
 /* Whether the filter accepts these words. Not static: the verifier goes through it once for each program. */
-__noinline int xw_where_accepts(struct xw_where_words *words)
+__noinline int xw_where_accepts(struct xw_frame_words *words)
 {
 	struct xw_where_run run = { .at = xw_where.count - 1 };
 
@@ -129,16 +125,16 @@ __noinline int xw_where_accepts(struct xw_where_words *words)
  * them out of a page: then it is asked again, further up. */
 #define frame_wanted(skb, header)                                                                  \
 	(!XW_HAS_WHERE || ({                                                                       \
-		struct xw_where_words xw_words;                                                       \
-		xw_frame((void *)(skb), (void *)(header), xw_words.at) &&                         \
+		struct xw_frame_words xw_words = {};                                               \
+		xw_frame((void *)(skb), (void *)(header), &xw_words) &&                            \
 			xw_where_accepts(&xw_words);                                                 \
 	}))
 
 /* What a socket call is about to send; `msg` says where to, if the socket is not connected (0: it is). */
 #define socket_wanted(sk, msg)                                                                     \
 	(!XW_HAS_WHERE || ({                                                                       \
-		struct xw_where_words xw_words;                                                       \
-		xw_socket_frame((void *)(sk), (void *)(msg), xw_words.at) &&                      \
+		struct xw_frame_words xw_words = {};                                               \
+		xw_socket_frame((void *)(sk), (void *)(msg), &xw_words) &&                         \
 			xw_where_accepts(&xw_words);                                                 \
 	}))
 
@@ -146,11 +142,11 @@ __noinline int xw_where_accepts(struct xw_where_words *words)
  * mergeable, the driver alone knows at which place in them: those are followed, whatever is in them. */
 #define virtio_net_wanted(vq, buffer, bytes)                                                       \
 	(!XW_HAS_WHERE || ({                                                                       \
-		struct xw_where_words xw_words;                                                       \
+		struct xw_frame_words xw_words = {};                                               \
 		u64 xw_features = xw_virtio_features((void *)(vq));                                \
 		!(xw_features & XW_VIRTIO_NET_F_MRG_RXBUF) ||                                      \
 			(xw_virtio_net_frame(xw_features, (void *)(buffer), READ(*(bytes)),        \
-					     xw_words.at) &&                                      \
+					     &xw_words) &&                                         \
 			 xw_where_accepts(&xw_words));                                               \
 	}))
 
@@ -166,13 +162,13 @@ static __always_inline bool xw_is_mapped(u64 *address)
 
 /* The frame that a socket's data will be in; false if the filter asks for what is not known yet, the address of a socket
  * that has none: then the frame is asked where it is given to a device. */
-static __noinline bool xw_socket_frame(struct sock *sk, struct msghdr *msg, u64 *words)
+static __noinline bool xw_socket_frame(struct sock *sk, struct msghdr *msg, struct xw_frame_words *frame)
 {
 	struct sockaddr_in6 *name = msg ? READ(msg->msg_name) : NULL;
 	u16 family = READ(sk->__sk_common.skc_family), type = XW_ETH_IPV4;
 	u16 port = READ(sk->__sk_common.skc_dport);
+	u64 *words = frame->at;
 
-	_Pragma("unroll") for (int i = 0; i < XW_FRAME_WORDS; i++) words[i] = 0;
 	words[XW_FRAME_SOURCE] = READ(sk->__sk_common.skc_rcv_saddr);
 	words[XW_FRAME_TARGET] = READ(sk->__sk_common.skc_daddr);
 	if (name) {

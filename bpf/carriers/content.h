@@ -20,12 +20,13 @@
 /* The key of a frame whose network header is at `at`, of which `left` bytes are there to be read. */
 static __noinline u64 xw_content(void *at, s64 left)
 {
-	u64 words[XW_FRAME_WORDS], hash = 0xcbf29ce484222325ULL;
+	struct xw_frame_words words = {};
+	u64 hash = 0xcbf29ce484222325ULL;
 
-	xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), at, left, XW_ANY_LENGTH, words);
+	xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), (u64)at, left, XW_ANY_LENGTH, &words);
 	_Pragma("unroll") for (int i = 0; i < XW_FRAME_WORDS; i++)
 	{
-		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+		hash = (hash ^ words.at[i]) * 0x9e3779b97f4a7c15ULL;
 		hash ^= hash >> 32;
 	}
 	return hash;

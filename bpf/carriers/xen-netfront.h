@@ -96,7 +96,7 @@ static __always_inline struct xw_key xen_net_got(struct netfront_queue *queue)
 static __noinline bool xw_xen_net_wanted(struct netfront_queue *queue, struct netfront_rx_info *info)
 {
 	u64 page = 0, pages = 0, memory = 0;
-	struct xw_where_words words;
+	struct xw_frame_words words = {};
 	s64 left = (s64)(s16)READ(info->rx.status) - 14;
 	void *at;
 
@@ -106,7 +106,7 @@ static __noinline bool xw_xen_net_wanted(struct netfront_queue *queue, struct ne
 	bpf_probe_read_kernel(&memory, sizeof(memory), &page_offset_base);
 	at = (void *)(memory + (((page & ~1ULL) - pages) / bpf_core_type_size(struct page) << 12) +
 		      READ(info->rx.offset) + 14);
-	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), at, left, left, words.at) &&
+	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), (u64)at, left, left, &words) &&
 	       xw_where_accepts(&words);
 }
 #define xw_xen_is_wanted(queue, info) (!XW_HAS_WHERE || xw_xen_net_wanted(queue, info))
