@@ -10,7 +10,7 @@ KERNEL  ?= 6.12
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
-.PHONY: help setup build check kernels page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
+.PHONY: help setup build tests-built check kernels page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines (KERNEL=6.12; 6.1, 7.3)'
@@ -40,6 +40,13 @@ build: setup
 	@mkdir -p target/release
 	@cp -f target/$(TRIPLE)/release/xweave $(XWEAVE)
 
+# One build for all tests and for the program that they run: cargo builds packages alone with other features of their
+# dependencies, and so most of them a second time.
+tests-built: setup
+	$(CARGO) test --quiet --release --workspace --no-run
+	@mkdir -p target/release
+	@cp -f target/$(TRIPLE)/release/xweave $(XWEAVE)
+
 # What is fetched is committed, and what the library is compiled for is among it: hence the two steps.
 kernels: setup
 	$(CARGO) run --quiet --release --package xweave-kernels -- fetch
@@ -55,7 +62,7 @@ page-test: build
 demo: build
 	@scripts/demo $(XWEAVE) $(KERNEL)
 
-test: build
+test: tests-built
 	@scripts/test $(XWEAVE) $(KERNELS)
 
 unit: setup
@@ -64,7 +71,7 @@ unit: setup
 coverage: setup
 	@CARGO=$(CARGO) scripts/coverage
 
-lab-test: build
+lab-test: tests-built
 	@scripts/test --lab-only $(XWEAVE) $(KERNELS)
 
 # TARGET: one of fuzz/fuzz_targets; without it all of them, as many at a time as there are processors.
