@@ -7,6 +7,8 @@
 #ifndef XW_FRAME_H
 #define XW_FRAME_H
 
+#include "forget.h"
+
 /* The words of a record of kind XW_FRAME. */
 enum xw_frame_word {
 	/* Bytes after the headers that are known (32 bits), EtherType (16), IP protocol or ARP operation (8),
@@ -127,10 +129,12 @@ __noinline int xw_frame_at(u32 type, u64 at, s64 left, s64 bytes, struct xw_fram
 /* Reads a frame whose network header is at `at`, as xw_frame_at does. */
 static __always_inline bool xw_frame(struct sk_buff *skb, void *at, struct xw_frame_words *words)
 {
-	s64 left = (s64)(READ(skb->head) + READ(skb->tail)) - (s64)at;
-	s64 bytes = (s64)READ(skb->len) - (s64)(at - (void *)READ(skb->data));
+	s64 from = (s64)at, left, bytes;
 
-	return xw_frame_at(__builtin_bswap16(READ(skb->protocol)), (u64)at, left, bytes, words);
+	XW_FORGET(from);
+	left = (s64)(READ(skb->head) + READ(skb->tail)) - from;
+	bytes = (s64)READ(skb->len) - (from - (s64)READ(skb->data));
+	return xw_frame_at(__builtin_bswap16(READ(skb->protocol)), from, left, bytes, words);
 }
 
 /* include/uapi/linux/virtio_net.h: bits 15 and 57 */

@@ -9,8 +9,8 @@
 #ifndef XW_WHERE_H
 #define XW_WHERE_H
 
+#include "forget.h"
 #include "frame.h"
-#include "loop.h"
 
 /* How many tests a filter has at most, and the numbers that stand for its results instead of a further test. */
 #define XW_WHERE_TESTS 64

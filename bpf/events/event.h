@@ -70,8 +70,8 @@ struct xw_event {
 };
 
 #include "held.h"
+#include "forget.h"
 #include "level.h"
-#include "loop.h"
 #include "rings.h"
 
 /* Whether events are recorded: set by the agent. */

@@ -13,6 +13,7 @@ use std::{
     ptr,
 };
 
+use xweave_synthetic::unknown;
 use xweave_trace::{Domain, Event, Manifest, Site, Writer, event::Kind as EventKind};
 use xweave_wire::record::{Kind, Record};
 
@@ -362,9 +363,7 @@ fn without_a_compiler_a_kernel_that_nobody_prepared_for_is_refused_with_what_it_
     let known = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/kernels");
     let newest = fs::read_dir(known).expect("kernels").map(|entry| entry.expect("a file").path()).max();
     let mut types = fs::read(newest.expect("a kernel")).expect("type information");
-    let name = b"\0bi_sector\0";
-    let at = types.windows(name.len()).position(|found| found == name).expect("the member");
-    types[at + 1] = b'Z';
+    unknown::rename(&mut types, "bi_sector");
     fs::write(folder.path().join("unknown.btf"), types).expect("a file");
     let domain = ["--domain", "host=unknown.btf"];
     let (status, said) = check_without_compiler(&folder, &[&["block"], &domain[..]].concat());

@@ -13,14 +13,14 @@ use crate::image::Image;
 /// The running kernel's type information.
 const LIVE: &str = "/sys/kernel/btf";
 
-/// What tells that a kernel is 6.6 or later: an enumeration, and an enumerator that it has from then on.
+/// An enumeration, and the enumerator in it that kernels have from 6.6 on.
 pub(crate) const ATTACH_TYPES: &str = "bpf_attach_type";
 pub(crate) const SINCE_6_6: &str = "BPF_TRACE_UPROBE_MULTI";
 
 /// Types that are made of types nest no deeper in any kernel; circles do.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// A type of a kernel. Meaningful for the kernel that it came from.
+/// A reference to a type of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeRef {
     /// 0 for the image, else the module's number from 1.
@@ -28,27 +28,27 @@ pub struct TypeRef {
     pub(crate) id: u32,
 }
 
-/// A function, as BTF describes it.
+/// A function of a kernel, from its BTF.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// The module it is in; none for the kernel's image.
+    /// The function's module; none for the kernel's image.
     pub module: Option<String>,
     /// Its number in that module's, or the image's, BTF.
     pub btf_id: u32,
     /// In order.
     pub params: Vec<Param>,
-    /// What it returns.
+    /// The type of its result.
     pub returns: TypeRef,
-    /// Whether it takes any number of arguments (`...`), which no hook can.
+    /// A variable number of arguments (`...`), which no hook can read.
     pub variadic: bool,
 }
 
 /// A parameter of a function.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// Its name; empty if it has none.
+    /// The parameter's name; empty if it has none.
     pub name: String,
     /// Its type.
     pub type_: TypeRef,
@@ -74,7 +74,7 @@ pub struct Kernel {
     records: HashMap<(RecordKind, String), TypeRef>,
     /// By tag: the first definition.
     enums: HashMap<String, TypeRef>,
-    /// Whether there is [`SINCE_6_6`]: see [`Kernel::max_arguments`].
+    /// The image has [`SINCE_6_6`]: see [`Kernel::max_arguments`].
     since_6_6: bool,
 }
 
@@ -197,14 +197,13 @@ impl Kernel {
         &self.release
     }
 
-    /// Whether it is known with a module of that name.
+    /// Reports a module of that name.
     pub fn has_module(&self, name: &str) -> bool {
         self.parts.iter().any(|part| part.name == name)
     }
 
-    /// How many argument slots (64 bits each) a function may have that is to be hooked: six, those
-    /// in registers, before Linux 6.6, and 12 since. The version is told by what 6.6 brought besides,
-    /// so that it holds for a file too.
+    /// The most argument slots (64 bits each) of a function that can be hooked: six, those in registers, before Linux 6.6,
+    /// and 12 since. The version is known by an enumerator that 6.6 added, so that it is known of a file too.
     pub fn max_arguments(&self) -> usize {
         if self.since_6_6 { 12 } else { 6 }
     }
@@ -240,7 +239,7 @@ impl Kernel {
         self.records.get(&(kind, name.to_owned())).copied()
     }
 
-    /// What `struct name`, `union name` or `enum name` may mean.
+    /// Types that `struct name`, `union name` or `enum name` can refer to.
     pub fn tagged(&self, name: &str) -> Vec<TypeRef> {
         let records = [RecordKind::Struct, RecordKind::Union].map(|kind| self.record(kind, name));
         records.into_iter().chain([self.enums.get(name).copied()]).flatten().collect()
@@ -300,12 +299,12 @@ impl Kernel {
         of
     }
 
-    /// Whether a function that "returns" this returns nothing.
+    /// Reports `void`, also behind typedefs.
     pub fn is_void(&self, of: TypeRef) -> bool {
         matches!(self.get(self.resolve(of)), Type::Void)
     }
 
-    /// Whether it is a structure or union, by value.
+    /// Reports a structure or union by value, also behind typedefs.
     pub fn is_record(&self, of: TypeRef) -> bool {
         matches!(self.get(self.resolve(of)), Type::Record(_))
     }
@@ -327,7 +326,7 @@ impl Kernel {
         castable.then(|| format!("{} {}", record.kind.word(), record.name))
     }
 
-    /// How many slots of 64 bits a parameter of this type takes, if it can be hooked at all.
+    /// Slots of 64 bits that a parameter of this type takes; none if no hook can read it.
     pub fn slots(&self, of: TypeRef) -> Option<usize> {
         match self.get(self.resolve(of)) {
             Type::Pointer(_) | Type::Enum(_) => Some(1),
@@ -337,7 +336,7 @@ impl Kernel {
         }
     }
 
-    /// The same for all parameters of a function together.
+    /// Slots of 64 bits that all parameters of a function take together.
     pub fn argument_slots(&self, function: &Function) -> Option<usize> {
         function.params.iter().map(|param| self.slots(param.type_)).sum()
     }
@@ -400,18 +399,18 @@ impl Kernel {
         Some(found)
     }
 
-    /// The `n` names of tracepoints that are most like this one.
+    /// Names of the `n` tracepoints most like this one.
     pub fn nearest_tracepoints(&self, name: &str, n: usize) -> Vec<String> {
         let all = self.functions.keys().filter_map(|function| function.strip_prefix("__traceiter_"));
         xweave_text::nearest(name, all, n)
     }
 
-    /// The `n` names of functions that are most like this one, the most like first.
+    /// Names of the `n` functions most like this one, the most like first.
     pub fn nearest(&self, name: &str, n: usize) -> Vec<String> {
         xweave_text::nearest(name, self.functions.keys().map(String::as_str), n)
     }
 
-    /// The same for the members of a structure or union, and of those without names in it.
+    /// Names of the `n` members most like this one, of a structure or union and of those without names in it.
     pub fn nearest_members(&self, record: TypeRef, name: &str, n: usize) -> Vec<String> {
         let (mut names, mut left, mut seen) = (Vec::new(), vec![record], HashSet::new());
         while let Some(at) = left.pop().map(|at| self.resolve(at)) {
@@ -426,7 +425,7 @@ impl Kernel {
     }
 }
 
-/// A name twice in one part cannot be told apart, so only the first can be meant.
+/// Adds a place to those of a name, unless its part has one: two of a name in one part cannot be told apart.
 fn add_first(places: &mut HashMap<String, Vec<TypeRef>>, name: &str, here: TypeRef) {
     let places = places.entry(name.to_owned()).or_default();
     if places.last().is_none_or(|last| last.part != here.part) {

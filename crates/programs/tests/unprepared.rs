@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use xweave_code::Kernel;
 use xweave_programs::{COMPILED_FOR, coverage};
+use xweave_synthetic::unknown;
 use xweave_weave::{CoveredPart, Group, Role, Verdict};
 
 /// Type information of the newest kernel that the library is compiled for.
@@ -22,13 +23,7 @@ fn newest() -> Vec<u8> {
 /// The same of a kernel that has these names spelled with another first letter.
 fn renamed(names: &[&str]) -> Kernel {
     let mut types = newest();
-    for name in names {
-        let text = [b"\0", name.as_bytes(), b"\0"].concat();
-        let places: Vec<_> =
-            types.windows(text.len()).enumerate().filter(|(_, found)| *found == text).collect();
-        let [(at, _)] = places[..] else { panic!("{name} is there {} times", places.len()) };
-        types[at + 1] = b'Z';
-    }
+    names.iter().for_each(|name| unknown::rename(&mut types, name));
     Kernel::new("unknown", &types).unwrap()
 }
 

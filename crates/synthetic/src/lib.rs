@@ -15,7 +15,8 @@
 //! with an analysis that goes backwards from who woke whom. While a task waits for any of the threads that may carry it, an
 //! account is kept for each of them; the one that takes it then shows which of these is true.
 //!
-//! Beside it stands [`agent`]: what speaks to a controller as a domain would, honest or hostile.
+//! Beside it stand [`agent`]: what speaks to a controller as a domain would, honest or hostile; and [`unknown`], which makes
+//! a kernel one that nobody prepared for.
 //!
 //! Modules: `state` is what there is, `simulation` the passing of time; `processor` interrupts and scheduling, `guest`
 //! vCPUs, `step` what a step of a script does, `script` the scripts, `message` calls and answers, `runtime` tasks and those
@@ -46,6 +47,7 @@ mod simulation;
 mod state;
 mod step;
 pub mod truth;
+pub mod unknown;
 
 pub use state::{Config, Simulation};
 pub use truth::{Outside, Part, Processor, Transaction, Who};

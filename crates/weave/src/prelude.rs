@@ -17,8 +17,8 @@ pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf
 /// What that includes, and the probes of events.
 const PARTS: [(&str, &str); 12] = [
     ("state.h", include_str!("../../../bpf/state.h")),
+    ("forget.h", include_str!("../../../bpf/forget.h")),
     ("level.h", include_str!("../../../bpf/level.h")),
-    ("loop.h", include_str!("../../../bpf/loop.h")),
     ("percpu.h", include_str!("../../../bpf/percpu.h")),
     ("rings.h", include_str!("../../../bpf/rings.h")),
     ("guard.h", include_str!("../../../bpf/guard.h")),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde_json::Value;
+use xweave_synthetic::unknown;
 
 use crate::{
     crossing::{witness, witnessed},
@@ -118,11 +119,7 @@ fn a_kernel_that_nobody_prepared_for_is_recorded_in_part_or_refused_with_what_it
     world.run("vm1", &format!("cp {TYPES} /tmp/types"));
     world.pull("vm1", "/tmp/types", &dir.path().join("types"));
     let mut types = fs::read(dir.path().join("types")).unwrap();
-    for name in ["bi_sector", "ip_send_skb"] {
-        let text = [b"\0", name.as_bytes(), b"\0"].concat();
-        let at = types.windows(text.len()).position(|found| found == text).unwrap();
-        types[at + 1] = b'Z';
-    }
+    ["bi_sector", "ip_send_skb"].iter().for_each(|name| unknown::rename(&mut types, name));
     fs::write(dir.path().join("types"), types).unwrap();
     world.push("vm1", &dir.path().join("types"), "/tmp/");
     world.run("vm1", &format!("mount --bind /tmp/types {TYPES}"));
