@@ -43,7 +43,7 @@ build: setup
 # One build for all tests and for the program that they run: cargo builds packages alone with other features of their
 # dependencies, and so most of them a second time.
 tests-built: setup
-	$(CARGO) test --quiet --release --workspace --no-run
+	$(CARGO) test --release --workspace --no-run
 	@mkdir -p target/release
 	@cp -f target/$(TRIPLE)/release/xweave $(XWEAVE)
 
