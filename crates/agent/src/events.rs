@@ -38,9 +38,9 @@ pub(crate) struct Events {
 struct Hooked {
     kind: Kind,
     program: OwnedFd,
-    /// Held, so that the kernel keeps the hook.
+    /// Keeps the hook in the kernel.
     _link: OwnedFd,
-    /// How often the kernel had left it out before the recording began.
+    /// Runs that the kernel had left out before the recording began.
     before: u64,
 }
 
@@ -73,12 +73,12 @@ impl Events {
         std::mem::take(&mut self.rings)
     }
 
-    /// Whether they are of that kind too.
+    /// Reports probes of that kind.
     pub(crate) fn record(&self, kind: Kind) -> bool {
         self.hooked.iter().any(|hooked| hooked.kind == kind)
     }
 
-    /// Turns recording on and off. While flows end it stays on.
+    /// Turns recording on or off; it stays on while flows end.
     pub(crate) fn set_state(&mut self, to: State) -> Result<(), Error> {
         if matches!(to, State::On) {
             for hooked in &mut self.hooked {
@@ -91,7 +91,7 @@ impl Events {
         Ok(())
     }
 
-    /// What has been lost up to now, of kinds that lost anything.
+    /// Counts the losses up to now, of the kinds that lost anything.
     pub(crate) fn loss(&self) -> Result<Vec<EventLoss>, Error> {
         let counters = dropped(&self.object)?;
         let dropped = |kind: Kind| counters.get(kind as usize).copied().unwrap_or(0);
@@ -103,8 +103,7 @@ impl Events {
         Ok(losses.into_iter().filter(|loss| loss.dropped + loss.missed > 0).collect())
     }
 
-    /// What was lost and no event came after that would tell of it: told now, encoded. To be called when no probe runs
-    /// any more.
+    /// Encodes the losses that no later event reports. No probe may run any more.
     pub(crate) fn last_losses(&self, now_ns: u64) -> Result<Vec<u8>, Error> {
         let gaps = map(&self.object, ".bss.gaps")?.lookup(&0u32.to_le_bytes(), MapFlags::ANY)?;
         let mut events = Vec::new();
@@ -132,7 +131,7 @@ fn dropped(object: &Object) -> Result<Vec<u64>, Error> {
     Ok(counters.unwrap_or_default().chunks_exact(8).map(counter).collect())
 }
 
-/// The plan's programs, but for those that the kernel refuses.
+/// Loads the plan's programs, but for those that the kernel refuses.
 fn load(plan: &EventPlan, left_out: &mut Vec<LeftOut>, watch: &Watch<'_>) -> Result<Object, Error> {
     let all: Vec<&EventProgram> = plan.programs.iter().collect();
     if let Ok(object) = load_only(plan, &all) {
@@ -156,7 +155,7 @@ fn load(plan: &EventPlan, left_out: &mut Vec<LeftOut>, watch: &Watch<'_>) -> Res
     load_only(plan, &accepted)
 }
 
-/// The last that the verifier said, or else libbpf.
+/// The verifier's last message, or else libbpf's.
 fn why_refused(log: &str) -> Option<&str> {
     let frame = |line: &&str| line.starts_with("processed ") || line.starts_with("-- ");
     let said = |line: &&str| !line.starts_with("libbpf: ") && !frame(line);

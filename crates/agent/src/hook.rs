@@ -1,4 +1,4 @@
-//! What is hooked: a program at a place.
+//! Hooks: programs at their places.
 
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
@@ -6,7 +6,7 @@ use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite};
 
 use crate::{error::Error, probe};
 
-/// Names a function as libbpf and the kernel want it.
+/// Names a function as libbpf and the kernel expect it.
 pub(crate) fn name_in_module(module: Option<&str>, function: &str) -> String {
     match module {
         Some(module) => format!("{module}:{function}"),
@@ -22,16 +22,16 @@ pub(crate) struct Hooked<'p> {
     pub(crate) place: u32,
     pub(crate) part: Part,
     pub(crate) program: Arc<OwnedFd>,
-    /// Where, if it is a probe's.
+    /// The place of a probe; none of other hooks.
     pub(crate) probe: Option<probe::Place>,
 }
 
-/// What a program is at its function.
+/// The role of a program at its function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The program itself.
     Main,
-    /// What acts where the kernel leaves the program out (the prelude says when).
+    /// A stand-in that records where the kernel leaves the program out (`bpf/program.h`).
     Spare,
     /// The one that saves arguments.
     Saver,
@@ -58,17 +58,17 @@ impl Hooked<'_> {
     }
 }
 
-/// As [`Hooked::cookie`].
+/// Makes the cookie of a program at a site, for [`Hooked::cookie`].
 pub(crate) fn cookie(part: Part, place: u32, site: &PlanSite) -> u64 {
     u64::from(part == Part::Spare) << 63 | u64::from(place) << 32 | u64::from(site.site)
 }
 
-/// Whether a program is bound to one place when it is loaded.
+/// Reports hooks whose programs are bound to one place when they are loaded.
 pub(crate) fn is_bound(hook: Hook) -> bool {
     matches!(hook, Hook::Entry | Hook::Return | Hook::Tracepoint)
 }
 
-/// How many programs a plan has hooked, all parts counted.
+/// Counts the programs that a plan hooks, with all their parts.
 pub(crate) fn count(plan: &Plan) -> u32 {
     let of_each = |program: &PlanProgram| match is_bound(program.hook) {
         true => 2,
@@ -78,7 +78,7 @@ pub(crate) fn count(plan: &Plan) -> u32 {
     u32::try_from(all).unwrap_or(u32::MAX)
 }
 
-/// What the kernel calls a hook.
+/// The kernel's attach type of a hook.
 pub(crate) fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
     match hook {
         Hook::Entry => libbpf_sys::BPF_TRACE_FENTRY,

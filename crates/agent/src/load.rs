@@ -47,7 +47,7 @@ fn places(plan: &Plan) -> impl Iterator<Item = (&PlanProgram, &PlanSite, u32)> {
 /// All programs of a plan.
 pub(crate) struct Loaded<'p> {
     pub(crate) hooked: Vec<Hooked<'p>>,
-    /// To be kept as long as spares run.
+    /// Jump targets of the spares, which must live as long as spares run.
     pub(crate) targets: Vec<Target>,
 }
 
@@ -157,7 +157,7 @@ fn variables(places: &[VariablePlace]) -> Vec<u8> {
     bytes
 }
 
-/// Tells the spares where to see whether their programs are running.
+/// Gives the spares the addresses of the counters that show which program is running.
 fn tell_spares<'p>(loader: &mut Loader<'_, 'p>, loaded: &[Hooked<'p>]) -> Result<(), Error> {
     let mut bound = loaded.iter().filter(|h| h.part == Part::Main && is_bound(h.what.hook)).peekable();
     if bound.peek().is_none() {
@@ -176,7 +176,7 @@ fn tell_spares<'p>(loader: &mut Loader<'_, 'p>, loaded: &[Hooked<'p>]) -> Result
 struct Loader<'o, 'p> {
     objects: &'o Objects,
     btf: KernelBtf,
-    /// What libbpf loaded, by object and name.
+    /// Programs that libbpf loaded, by object and name.
     shared: HashMap<(u32, &'p str), Arc<OwnedFd>>,
     /// By object: see [`fill_tables`].
     spare_cookies: Vec<Option<MapHandle>>,
@@ -262,13 +262,13 @@ impl<'p> Loader<'_, 'p> {
     }
 }
 
-/// Tells of a program's functions and lines: the verifier goes through global functions once where it knows which
+/// Passes on a program's functions and lines: the verifier goes through global functions once where it knows which
 /// they are.
 fn describe(object: &Object, program: &libbpf_rs::Program<'_>, options: &mut libbpf_sys::bpf_prog_load_opts) {
     let of = program.as_libbpf_object().as_ptr();
     let size = |size: usize| u32::try_from(size).unwrap_or(0);
-    // SAFETY: both live as long as the loader's objects; what is told of the program's functions and lines belongs to
-    // it.
+    // SAFETY: both live as long as the loader's objects; the description of the program's functions and lines belongs
+    // to it.
     unsafe {
         let types = libbpf_sys::bpf_object__btf_fd(object.as_libbpf_object().as_ptr());
         if let Ok(types) = u32::try_from(types) {
@@ -307,7 +307,7 @@ pub(crate) fn section<'o>(object: &'o Object, name: &str) -> Option<libbpf_rs::M
     object.maps().find(|map| map.name().to_string_lossy().ends_with(name))
 }
 
-/// What is used of `struct bpf_prog_info`.
+/// The fields of `struct bpf_prog_info` in use.
 pub(crate) struct ProgramInfo {
     pub(crate) id: u32,
     pub(crate) recursion_misses: u64,

@@ -77,7 +77,7 @@ impl Objects {
         found.find(|map| map.name() == name).ok_or_else(|| Error::Plan(format!("no map {name}")))
     }
 
-    /// Such a map, if any object has it.
+    /// The map of that name, if any object has it.
     pub(crate) fn find_map(&self, name: &str) -> Option<Map<'_>> {
         self.map(name).ok()
     }
@@ -106,19 +106,19 @@ fn prepare(
     }
 }
 
-/// Whether objects have a map in common: not the table that each has its own programs in, nor sections of data.
+/// Reports maps that objects share: not the table of each object's own programs, nor sections of data.
 fn is_shared(map: &str) -> bool {
     map != TRACEPOINTS && !map.contains('.')
 }
 
-/// How many entries an object's table of tracepoints needs.
+/// Counts the entries that an object's table of tracepoints needs.
 pub(crate) fn tracepoints_of(plan: &Plan, object: u32) -> u32 {
     let programs = plan.programs.iter();
     let at_tracepoints = programs.filter(|of| of.object == object && of.hook == Hook::Tracepoint);
     at_tracepoints.map(|program| program.tracepoint.saturating_add(1)).max().unwrap_or(0)
 }
 
-/// How many buckets each flow table has: a power of two, with room for three and a half times the keys at
+/// Buckets of each flow table: a power of two, with room for three and a half times the keys at
 /// least. So each finds a slot within the prelude's reach, though they are not spread evenly.
 pub(crate) fn buckets(plan: &Plan) -> u32 {
     plan.flow_table.div_ceil(2).next_power_of_two()
