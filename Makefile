@@ -3,7 +3,7 @@
 CARGO   ?= cargo
 TRIPLE  := x86_64-unknown-linux-gnu
 XWEAVE  := target/release/xweave
-KERNELS ?= 6.12 6.1
+KERNELS ?= 6.12 6.1 7.3
 SECONDS ?= 60
 MINUTES ?= 60
 KERNEL  ?= 6.12
@@ -24,7 +24,7 @@ help:
 	@echo 'make lint      formatting, clippy, circles of files, figures without a command, documentation'
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make coverage  the same, with line coverage by crate'
-	@echo 'make lab-test  all tests in the lab, on each kernel; make test leaves some out (KERNELS="6.12 6.1")'
+	@echo 'make lab-test  all tests in the lab, on each kernel; make test leaves some out (KERNELS="6.12 6.1 7.3")'
 	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
 	@echo 'make soak      weave every function of a kernel under load, and find those that harm it'
 	@echo '               (MINUTES=60 KERNEL=6.12; goes on where it was; FRESH=1 begins anew; REPORT=1 only tells)'
@@ -112,6 +112,7 @@ check:
 	$(CARGO) fmt --all --check
 	$(CARGO) check --quiet --release --workspace --all-targets
 	scripts/circles
+	scripts/suites
 	scripts/figures
 	scripts/page --check
 
@@ -120,6 +121,7 @@ lint: setup
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	scripts/circles
+	scripts/suites
 	scripts/figures
 	scripts/page --check
 	! git grep -n -e "^<<<<<<< " -e "^>>>>>>> "

@@ -16,7 +16,7 @@ const BEGIN: &str = "<!-- make kernels: begin -->";
 const END: &str = "<!-- make kernels: end -->";
 
 /// The series that `make test` boots: `KERNELS` of the Makefile.
-const TESTED: [&str; 2] = ["6.12", "6.1"];
+const TESTED: [&str; 3] = ["6.12", "6.1", "7.3"];
 
 /// Writes the table into the document.
 pub fn write(root: &Path) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! Writes a made-up trace to a directory and prints its tables:
 //! `cargo run -p xweave-report --example tables DIR`.
 
-#[path = "../tests/made_up/mod.rs"]
+#[path = "../tests/suite/made_up/mod.rs"]
 mod made_up;
 
 use xweave_flow::Flows;

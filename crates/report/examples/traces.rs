@@ -3,7 +3,7 @@
 //!
 //!     traces DIR FLOWS EVENTS
 
-#[path = "../tests/made_up/mod.rs"]
+#[path = "../tests/suite/made_up/mod.rs"]
 mod made_up;
 
 use std::{error::Error, path::Path};

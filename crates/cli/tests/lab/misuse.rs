@@ -119,7 +119,7 @@ fn rights_and_types_are_asked_for_by_name() {
 #[test]
 fn a_full_disk_ends_a_recording_with_a_word_and_a_readable_trace() {
     let Some(world) = World::find("full disk") else { return };
-    world.run("host", "mkdir -p /tmp/small && mount -t tmpfs -o size=600k none /tmp/small");
+    world.run("host", "mkdir -p /tmp/small && mount -t tmpfs -o size=300k none /tmp/small");
     let recording = world.start(
         "host",
         &format!("exec xweave record virtio-net {DOMAINS} -o /tmp/small/trace --max-size 100M --force --duration 120s"),

@@ -1,0 +1,12 @@
+//! The tests of this crate's public interface, in one program: it is linked once.
+
+mod called;
+mod confined;
+mod explain;
+mod files;
+mod flows;
+mod fmt;
+mod mistakes;
+mod record;
+mod records;
+mod vary;

@@ -1,0 +1,17 @@
+//! The tests of this crate's public interface, in one program: it is linked once.
+
+mod between;
+mod calls;
+mod contrast;
+mod datagrams;
+mod explanation;
+mod flows;
+mod guests;
+mod hostile;
+mod lives;
+mod loss;
+mod points;
+mod requests;
+mod synthetic;
+mod usage;
+mod vcpu;

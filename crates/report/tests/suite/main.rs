@@ -1,0 +1,18 @@
+//! The tests of this crate's public interface, in one program: it is linked once.
+
+mod comparison;
+mod contrast;
+mod divided;
+mod documents;
+mod exchanges;
+mod lives;
+mod look;
+mod machines;
+mod made_up;
+mod merge;
+mod page;
+mod records;
+mod snapshot;
+mod tables;
+mod transactions;
+mod variation;
