@@ -1,14 +1,15 @@
 //! `xweave lab`: emulated worlds to run in.
 
+mod load;
+
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use xweave_interrupt as interrupt;
 use xweave_lab::{
-    Cache, Choice, Command, Description, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, load,
+    Cache, Choice, Command, Description, Error, ExecChild, Images, Listen, Options, PORT, Phase, World,
 };
 use xweave_report::document;
 
@@ -41,12 +42,12 @@ enum Action {
     /// Build the images that worlds boot from, and nothing else.
     #[command(after_help = "Example:\n  xweave lab build kvm --kernel newest")]
     Build {
-        /// What kind of world.
+        /// Kind of world.
         #[arg(value_enum, default_value_t = Kind::Kvm)]
         kind: Kind,
         #[command(flatten)]
         kernels: KernelArgs,
-        /// Which QEMU runs the guests of a KVM host.
+        /// QEMU that runs the guests of a KVM host.
         #[arg(long, value_enum, default_value_t = Qemu::Release)]
         qemu: Qemu,
     },
@@ -77,7 +78,7 @@ enum Action {
         domain: String,
         /// A file or folder here.
         local: PathBuf,
-        /// Where to, in the domain; a file goes into it if it is a folder or ends with `/`.
+        /// Destination in the domain; a file goes into it if it is a folder or ends with `/`.
         remote: String,
     },
     /// Copy a file or folder out of a domain.
@@ -89,7 +90,7 @@ enum Action {
         domain: String,
         /// A file or folder in the domain.
         remote: String,
-        /// Where to, here.
+        /// Destination here.
         local: PathBuf,
     },
     /// Reset a guest as its reset button would, and wait until it is up again.
@@ -125,7 +126,7 @@ enum Action {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// End a world; nothing is left of it.
+    /// End a world and delete it.
     #[command(after_help = "Example:\n  xweave lab down --all")]
     Down {
         /// The world.
@@ -150,22 +151,22 @@ enum Action {
     },
     /// Make a test load.
     #[command(hide = true, subcommand)]
-    Load(Load),
+    Load(load::Load),
 }
 
 #[derive(Debug, ClapArgs)]
 struct KernelArgs {
-    /// The kernel series of all domains, as 6.1, 6.12, 7.3; or `newest`.
+    /// Kernel series of all domains, such as 6.1, 6.12 or 7.3; or `newest`.
     #[arg(long, value_name = "SERIES", default_value = "6.12")]
     kernel: String,
-    /// The kernel series of the guests, if it is another one.
+    /// Kernel series of the guests, if different.
     #[arg(long, value_name = "SERIES")]
     guest_kernel: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 struct UpArgs {
-    /// What kind of world.
+    /// Kind of world.
     #[arg(value_enum)]
     kind: Kind,
     /// Its name; by default that of its kind.
@@ -176,10 +177,10 @@ struct UpArgs {
     guests: Option<u32>,
     #[command(flatten)]
     kernels: KernelArgs,
-    /// Which QEMU runs the guests of a KVM host.
+    /// QEMU that runs the guests of a KVM host.
     #[arg(long, value_enum, default_value_t = Qemu::Release)]
     qemu: Qemu,
-    /// The xweave that runs in the domains; by default this one.
+    /// xweave program for the domains; by default this one.
     #[arg(long)]
     xweave: Option<PathBuf>,
     /// Seconds that the domains may take to come up.
@@ -188,11 +189,12 @@ struct UpArgs {
     /// More kernel arguments for the emulated host.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     append: String,
-    /// Processors of the emulated host; emulated in software, several take turns on one of this machine's.
+    /// Processors of the emulated host; emulated in software, each is a thread of QEMU's. By default 2 on hardware
+    /// virtualization, 1 in software.
     #[arg(long, value_name = "N")]
     smp: Option<u32>,
-    /// Of Xen: time is counted in emulated instructions, two nanoseconds each, so that the same work takes as long however
-    /// busy this machine is.
+    /// Xen only: count time in emulated instructions, two nanoseconds each, so that the same work takes the same time on a
+    /// busy machine.
     #[arg(long)]
     steady: bool,
 }
@@ -216,9 +218,9 @@ impl From<Kind> for xweave_lab::Kind {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Qemu {
-    /// That of Debian's release: 7.2 in Debian 12.
+    /// Debian's release: 7.2 in Debian 12.
     Release,
-    /// That of the release's backports: 10.0 for Debian 12.
+    /// Backports of the release: 10.0 for Debian 12.
     Backports,
 }
 
@@ -229,194 +231,6 @@ impl From<Qemu> for xweave_lab::Qemu {
             Qemu::Backports => Self::Backports,
         }
     }
-}
-
-/// What the connections of a load speak.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Protocol {
-    /// TCP.
-    #[default]
-    Tcp,
-    /// Multipath TCP.
-    Mptcp,
-    /// TCP with the kernel's TLS, and a key that everybody knows.
-    Ktls,
-}
-
-impl From<Protocol> for load::Protocol {
-    fn from(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Tcp => Self::Tcp,
-            Protocol::Mptcp => Self::Mptcp,
-            Protocol::Ktls => Self::Ktls,
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-enum Load {
-    /// Send numbered UDP datagrams; prints how many as JSON.
-    UdpSend {
-        /// ADDRESS:PORT.
-        #[arg(long)]
-        to: String,
-        /// Datagrams, over all senders.
-        #[arg(long)]
-        count: u64,
-        /// Datagrams a second, over all senders; 0 is as fast as it goes.
-        #[arg(long, default_value_t = 0.0)]
-        rate: f64,
-        /// Threads, each on a CPU, with a socket and a source port of its own.
-        #[arg(long, default_value_t = 1)]
-        senders: u16,
-        /// Payload bytes.
-        #[arg(long, default_value_t = 64)]
-        size: usize,
-        /// The first sender's source port; 0 is any.
-        #[arg(long, default_value_t = 0)]
-        bind_base: u16,
-        /// Leave the sockets unconnected
-        #[arg(long)]
-        unconnected: bool,
-    },
-    /// Receive numbered UDP datagrams; prints what came as JSON.
-    UdpRecv {
-        /// The port.
-        #[arg(long)]
-        port: u16,
-        /// End after so many different ones.
-        #[arg(long)]
-        count: u64,
-        /// Seconds without a datagram after which to end.
-        #[arg(long, default_value_t = 10.0)]
-        idle_timeout: f64,
-        /// Bytes of memory for datagrams that wait to be read.
-        #[arg(long, default_value_t = 8 << 20)]
-        buffer: i32,
-    },
-    /// Answer the requests of udp-ask.
-    UdpServe {
-        /// The port.
-        #[arg(long)]
-        port: u16,
-        /// Processor time that an answer takes, in microseconds.
-        #[arg(long, default_value_t = 0)]
-        work: u64,
-        /// Make a thread for each request.
-        #[arg(long)]
-        thread_per_request: bool,
-        /// Of so many requests, one is not answered.
-        #[arg(long, value_name = "N")]
-        ignore_every: Option<u64>,
-        /// Of so many requests, one takes the processor time of --slow as well.
-        #[arg(long, value_name = "N", requires = "slow")]
-        slow_every: Option<u64>,
-        /// Processor time that slow answers take besides, in microseconds.
-        #[arg(long, value_name = "MICROSECONDS", requires = "slow_every")]
-        slow: Option<u64>,
-        /// For so long another thread holds the lock that an answer needs, in microseconds.
-        #[arg(long, value_name = "MICROSECONDS", requires = "free")]
-        lock: Option<u64>,
-        /// For so long it then does not.
-        #[arg(long, value_name = "MICROSECONDS", requires = "lock")]
-        free: Option<u64>,
-        /// Memory that each answer writes to, page by page, in KiB.
-        #[arg(long, value_name = "KIB", default_value_t = 0)]
-        memory: usize,
-        /// End after so many requests.
-        #[arg(long)]
-        requests: Option<u64>,
-    },
-    /// Ask by UDP, each request at its time whether others are answered or not; prints times as JSON.
-    UdpAsk {
-        /// ADDRESS:PORT.
-        #[arg(long)]
-        to: String,
-        /// Requests.
-        #[arg(long, default_value_t = 1)]
-        requests: u64,
-        /// Requests a second.
-        #[arg(long, default_value_t = 100.0)]
-        rate: f64,
-        /// Requests that are sent at once; bursts are as much rarer.
-        #[arg(long, default_value_t = 1)]
-        burst: u64,
-        /// Requests that are sent one at a time between two bursts.
-        #[arg(long, default_value_t = 0)]
-        singles: u64,
-        /// Payload bytes.
-        #[arg(long, default_value_t = 64)]
-        size: usize,
-        /// Send again what is not answered after so many milliseconds, then after twice as many, and so on.
-        #[arg(long, value_name = "MILLISECONDS")]
-        retry: Option<u64>,
-        /// So many requests are a call, named in a line `Call-ID: call=N@xweave:5060` of each; 4 calls at once, or as many as a burst.
-        #[arg(long)]
-        per_call: Option<u64>,
-    },
-    /// Answer the requests of tcp-get.
-    TcpServe {
-        /// The port.
-        #[arg(long)]
-        port: u16,
-        /// What connections speak.
-        #[arg(long, value_enum, default_value_t)]
-        protocol: Protocol,
-        /// End after so many connections.
-        #[arg(long)]
-        connections: Option<u64>,
-    },
-    /// Answer the requests of tcp-get by workers that take them from a queue, and log when what happened.
-    QueueServe {
-        /// The port.
-        #[arg(long)]
-        port: u16,
-        /// Threads that answer.
-        #[arg(long, default_value_t = 2)]
-        workers: u16,
-        /// Processor time that an answer takes, in microseconds.
-        #[arg(long, default_value_t = 1000)]
-        work: u64,
-        /// The log: a line of JSON for each request.
-        #[arg(long)]
-        log: PathBuf,
-    },
-    /// Exchange requests and answers; prints their times as JSON.
-    TcpGet {
-        /// ADDRESS:PORT.
-        #[arg(long)]
-        to: String,
-        /// What connections speak, as the server does.
-        #[arg(long, value_enum, default_value_t)]
-        protocol: Protocol,
-        /// Requests, over all connections.
-        #[arg(long, default_value_t = 1)]
-        requests: u64,
-        /// Connections at once.
-        #[arg(long, default_value_t = 1)]
-        concurrency: u16,
-        /// Bytes of a request, at least 8.
-        #[arg(long, default_value_t = 100)]
-        request_size: u32,
-        /// Bytes of an answer.
-        #[arg(long, default_value_t = 1000)]
-        size: u32,
-    },
-    /// Connect by vsock and say nothing; prints what came of it as JSON.
-    VsockConnect {
-        /// Whom to connect to.
-        #[arg(long)]
-        cid: u32,
-        /// The port there.
-        #[arg(long)]
-        port: u32,
-        /// The port here; by default any.
-        #[arg(long)]
-        from_port: Option<u32>,
-        /// Seconds to wait for the first words.
-        #[arg(long, default_value_t = 30)]
-        timeout: u64,
-    },
 }
 
 /// Runs the subcommand.
@@ -492,7 +306,7 @@ fn act(action: Action) -> Result<ExitCode, Failure> {
             };
             match xweave_lab::serve(&listen)? {}
         }
-        Action::Load(load) => return make_load(load),
+        Action::Load(load) => return load::make_load(load),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -557,93 +371,4 @@ fn list(as_json: bool) -> Result<(), Failure> {
         })
     })?;
     Ok(())
-}
-
-impl Load {
-    /// What it is called in what is recorded: not as the recorder is.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::UdpSend { .. } => "udp-send",
-            Self::UdpRecv { .. } => "udp-recv",
-            Self::UdpServe { .. } => "udp-serve",
-            Self::UdpAsk { .. } => "udp-ask",
-            Self::TcpServe { .. } => "tcp-serve",
-            Self::QueueServe { .. } => "queue-serve",
-            Self::TcpGet { .. } => "tcp-get",
-            Self::VsockConnect { .. } => "vsock-connect",
-        }
-    }
-}
-
-fn make_load(load: Load) -> Result<ExitCode, Failure> {
-    called::this_process(load.name());
-    match load {
-        Load::UdpSend { to, count, rate, senders, size, bind_base, unconnected } => {
-            let sent =
-                load::udp_send(&load::UdpSend { to, count, rate, senders, size, bind_base, unconnected })?;
-            told(&sent, sent.sent == count)
-        }
-        Load::UdpRecv { port, count, idle_timeout, buffer } => {
-            let idle = Duration::try_from_secs_f64(idle_timeout)
-                .map_err(|_| Failure::Usage("--idle-timeout is a number of seconds above 0".into()))?;
-            let received = load::udp_receive(port, count, idle, buffer, || eprintln!("ready"))?;
-            told(&received, received.distinct == count)
-        }
-        Load::UdpServe {
-            port,
-            work,
-            thread_per_request,
-            ignore_every,
-            slow_every,
-            slow,
-            lock,
-            free,
-            memory,
-            requests,
-        } => {
-            let options = load::UdpServe {
-                port,
-                work: Duration::from_micros(work),
-                thread_per_request,
-                ignore_every,
-                slow_every: slow_every.zip(slow.map(Duration::from_micros)),
-                lock: lock.map(Duration::from_micros).zip(free.map(Duration::from_micros)),
-                memory: memory << 10,
-                requests,
-            };
-            load::udp_serve(&options, |address| eprintln!("ready at {address}"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Load::UdpAsk { to, requests, rate, burst, singles, size, retry, per_call } => {
-            let retry = retry.map(Duration::from_millis);
-            let asked =
-                load::udp_ask(&load::UdpAsk { to, requests, rate, burst, singles, size, retry, per_call })?;
-            told(&asked, asked.answered.requests == requests)
-        }
-        Load::TcpServe { port, protocol, connections } => {
-            load::tcp_serve(port, protocol.into(), connections, |address| eprintln!("ready at {address}"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Load::QueueServe { port, workers, work, log } => {
-            let options = load::QueueServe { port, workers, work: Duration::from_micros(work) };
-            load::queue_serve(&options, &log, |address| eprintln!("ready at {address}"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Load::TcpGet { to, protocol, requests, concurrency, request_size, size } => {
-            let protocol = protocol.into();
-            let options =
-                load::TcpGet { to, protocol, requests, concurrency, request_size, answer_size: size };
-            let answered = load::tcp_get(&options)?;
-            told(&answered, answered.requests == requests)
-        }
-        Load::VsockConnect { cid, port, from_port, timeout } => {
-            told(&load::vsock_connect(cid, port, from_port, Duration::from_secs(timeout))?, true)
-        }
-    }
-}
-
-/// Prints what came of a load. One that is not complete ends with status 1.
-fn told(result: &impl Serialize, complete: bool) -> Result<ExitCode, Failure> {
-    shown::print(|out| document::write_line(out, result))?;
-    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -14,16 +14,13 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// QEMU's arguments for a machine with so many processors.
-    ///
-    /// Several emulated processors take turns in one thread. What the kernel does between them is what it does
-    /// on a real machine (locks are held and waited for, interrupts are sent, text is patched under the feet of
-    /// the others), at the speed of one; in threads of their own, kernels die: see [`Self::processors`].
-    pub fn arguments(self, processors: u32) -> &'static [&'static str] {
-        match (self, processors) {
+    /// Returns QEMU's arguments. Where the emulator is [fit](crate::emulator::Emulator::is_fit) for it, each emulated
+    /// processor has a thread of its own; else they take turns in one.
+    pub fn arguments(self, is_fit: bool) -> &'static [&'static str] {
+        match (self, is_fit) {
             (Self::Kvm, _) => &["-accel", "kvm"],
-            (Self::Tcg, 0 | 1) => &["-accel", "tcg,thread=multi"],
-            (Self::Tcg, _) => &["-accel", "tcg,thread=single"],
+            (Self::Tcg, true) => &["-accel", "tcg,thread=multi"],
+            (Self::Tcg, false) => &["-accel", "tcg,thread=single"],
         }
     }
 
@@ -42,13 +39,8 @@ impl Accelerator {
         }
     }
 
-    /// How many processors the emulated host has unless it is said.
-    ///
-    /// In software, one: with two, kernels died of it, in about one run of the tests in three; of thirty
-    /// runs with one, in none (QEMU 7.2 and 10.0). The likely cause: one processor translates code while the
-    /// other is patching it, as attaching probes and static keys do, and the outdated translation stays. In
-    /// 10.0's source, whether a page holds code is looked up outside the lock in `tlb_set_page_full`, and
-    /// pages are marked only after they were translated. Two worlds at once use two processors as well.
+    /// Returns the number of processors of a host for which none is given. In software it is one: a machine with two
+    /// processors then runs two worlds.
     pub fn processors(self) -> u32 {
         match self {
             Self::Kvm => 2,
@@ -106,9 +98,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_emulated_processors_take_turns_in_one_thread() {
-        assert_eq!(Accelerator::Tcg.arguments(1), ["-accel", "tcg,thread=multi"]);
-        assert_eq!(Accelerator::Tcg.arguments(2), ["-accel", "tcg,thread=single"]);
-        assert_eq!(Accelerator::Kvm.arguments(4), ["-accel", "kvm"]);
+    fn emulated_processors_have_threads_where_the_emulator_is_fit_for_it() {
+        assert_eq!(Accelerator::Tcg.arguments(true), ["-accel", "tcg,thread=multi"]);
+        assert_eq!(Accelerator::Tcg.arguments(false), ["-accel", "tcg,thread=single"]);
+        assert_eq!(Accelerator::Kvm.arguments(false), ["-accel", "kvm"]);
     }
 }

@@ -77,6 +77,11 @@ impl Emulator {
         Self::with(Some(root))
     }
 
+    /// Reports whether several emulated processors can have a thread each: see [`FIT`].
+    pub fn is_fit(&self) -> bool {
+        is_fit(&self.version)
+    }
+
     /// A command that starts it, with no arguments of a machine yet.
     pub fn command(&self) -> Command {
         let Some(root) = &self.root else { return Command::new(QEMU) };

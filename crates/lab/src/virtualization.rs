@@ -69,7 +69,7 @@ fn forget_other_boots(cache: &Cache, keep: &str) {
 fn probe(images: &Images, work: &Path) -> Result<Accelerator> {
     let (log, console, pid) = (work.join("qemu.log"), work.join("console.log"), work.join("qemu.pid"));
     let mut command = images.emulator.command();
-    command.args(Accelerator::Kvm.arguments(2)).args(Accelerator::Kvm.nesting_processor());
+    command.args(Accelerator::Kvm.arguments(true)).args(Accelerator::Kvm.nesting_processor());
     command.args([
         "-smp",
         "2",
