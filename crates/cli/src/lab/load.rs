@@ -14,7 +14,7 @@ use crate::shown;
 
 /// Protocol of a load's connections.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Protocol {
+pub(crate) enum Protocol {
     /// TCP.
     #[default]
     Tcp,
