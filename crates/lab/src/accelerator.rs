@@ -14,8 +14,8 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Returns QEMU's arguments. Where the emulator is [fit](crate::emulator::Emulator::is_fit) for it, each emulated
-    /// processor has a thread of its own; else they take turns in one.
+    /// Returns QEMU's arguments. Where the emulator is fit for it (`Emulator::is_fit`), each emulated processor has a
+    /// thread of its own; else they take turns in one.
     pub fn arguments(self, is_fit: bool) -> &'static [&'static str] {
         match (self, is_fit) {
             (Self::Kvm, _) => &["-accel", "kvm"],

@@ -1,7 +1,5 @@
 //! The native form: what it accepts, what it says about mistakes, and that no text upsets it.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use crate::common::{meaning, mistakes, read};
 use proptest::prelude::*;
 use xweave_aspect::syntax::{Act, ClauseKind, Pointcut, When};

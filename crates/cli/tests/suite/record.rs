@@ -1,6 +1,4 @@
 //! What `xweave record` says of a command line before it asks anybody.
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use std::{fs, path::Path, process::Command};
 
 /// Runs it in a folder, as a usage error. Gives what it said.

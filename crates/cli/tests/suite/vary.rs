@@ -1,6 +1,4 @@
 //! What `xweave vary` says of a command line, and of an experiment's blocks.
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;

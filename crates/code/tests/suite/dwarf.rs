@@ -1,7 +1,5 @@
 //! What is read from DWARF, against what the source says that a compiler made it of; and against damage.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::borrow::Cow;
 use std::path::Path;
 use std::process::Command;

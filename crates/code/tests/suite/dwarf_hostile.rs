@@ -1,8 +1,6 @@
 //! DWARF that is made to do harm: chains, circles, nesting, lists that everything refers to. It may come from a
 //! guest's program, so it must cost neither a crash nor much time.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,6 @@
 //! Type information that is made to do harm: circles, sizes that fit nothing, names that are none.
 //! It may come from a guest, so it must cost neither a crash nor much time.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

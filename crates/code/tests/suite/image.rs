@@ -1,7 +1,5 @@
 //! What a compiler makes is loaded as it is, and whatever else is made of it does no harm.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;

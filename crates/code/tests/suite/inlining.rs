@@ -1,7 +1,5 @@
 //! Which calls are inlined into which functions, against what the source says that a compiler made it of.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::borrow::Cow;
 use std::process::Command;
 

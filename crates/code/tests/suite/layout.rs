@@ -3,8 +3,6 @@
 //! Checks the running kernel, and those of the BTF files that `XWEAVE_TEST_BTF` lists (separated by
 //! colons).
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! What flows are parts of and were cut into.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use std::collections::HashSet;
 
 use xweave_flow::{

@@ -1,6 +1,5 @@
 //! Synthetic clocks: whatever they do, the true error is within the stated one.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,7 +1,5 @@
 //! Flows of which several copies crossed: the path shown is that of the one that arrived.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use xweave_flow::{Flow, Flows, Incomplete};
 use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
 use xweave_wire::record::{Kind, Record};

@@ -1,7 +1,5 @@
 //! Flows of which a copy, or all, was dropped: records in the order in which kernels make them, and what must be said.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use xweave_flow::{Flows, Incomplete};
 use xweave_trace::{Domain, DropReason, Manifest, Site, Symbol, Trace, Writer};
 use xweave_wire::record::{Kind, Record};

@@ -1,7 +1,5 @@
 //! Requests and answers, found in the frames that carried them.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use proptest::{collection::vec, prelude::*};
 use xweave_flow::{Exchange, Flows, Way, Ways, exchange, legs};
 use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};

@@ -1,7 +1,5 @@
 //! Traces that a hostile guest may make: joining them takes no longer than joining as many honest records.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use std::time::{Duration, Instant};
 
 use xweave_flow::Flows;

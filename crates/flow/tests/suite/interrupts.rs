@@ -1,7 +1,5 @@
 //! Interrupts of guests, which cross one at a time and have no index that both sides see: none is joined with another.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use proptest::{collection::vec, prelude::*};
 use xweave_flow::{Flows, Incomplete, Join, Wanted};
 use xweave_trace::{

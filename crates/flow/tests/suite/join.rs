@@ -1,7 +1,5 @@
 //! Traces made up with the truth known: what is joined must be that.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

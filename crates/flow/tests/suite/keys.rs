@@ -1,7 +1,5 @@
 //! Keys in messages, as events tell them, and what is known by them.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use xweave_flow::{Exchange, Flows, Way, Ways, exchange};
 use xweave_trace::{
     Domain, DomainVm, Event, Manifest, Role, Site, Trace, Writer,

@@ -1,7 +1,5 @@
 //! Where flows are between their steps, by what they are told apart, and whose flows began elsewhere.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use xweave_flow::{Flows, Join, KindCount, Wanted, by_value};
 use xweave_trace::{
     Domain, DomainVm, Event, Manifest, Role, Site, Trace, Writer,

@@ -1,7 +1,5 @@
 //! Joining in bounded memory: what is given away when, and what is said where memory does not suffice.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use xweave_flow::{Flows, Join, Wanted};
 use xweave_trace::{Clock, Domain, Manifest, Part, Row, Trace, Writer};
 use xweave_wire::record::{Kind, Record};

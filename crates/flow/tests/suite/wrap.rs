@@ -1,7 +1,5 @@
 //! A ring whose index comes round while records are lost: what has the same key a wrap later is another packet.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use std::ops::Range;
 
 use xweave_flow::{Flows, Incomplete};

@@ -1,7 +1,5 @@
 //! Guests of Xen are known by their domains' numbers: flows of several with equal keys at once are each given to their own.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use proptest::prelude::*;
 use xweave_flow::Flows;
 use xweave_trace::{Domain, DomainXen, Manifest, Role, Site, Trace, Writer};

@@ -1,7 +1,5 @@
 //! What Xen recorded, as part of a trace that was recorded meanwhile.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use crate::common::Scratch;

@@ -1,8 +1,6 @@
 //! CTF traces, which babeltrace2 decodes: one that perf made (tests/data/README.md), and one as LTTng's kernel tracer
 //! writes them.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use crate::common::lttng;
 use std::{
     fs,

@@ -1,7 +1,5 @@
 //! Files of trace-cmd that were recorded for real (tests/data/README.md), and what becomes of them.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use crate::common::damage::damaged;

@@ -1,7 +1,5 @@
 //! Files that claim more than they hold, and name things so that a terminal obeys them.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use crate::common::xentrace;
 use std::time::Instant;
 

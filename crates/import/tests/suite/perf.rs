@@ -1,7 +1,5 @@
 //! Files of `perf record` that were recorded for real (tests/data/README.md), and what becomes of them.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use crate::common::damage::damaged;
 use crate::common::{Scratch, unpacked};
 use proptest::{prelude::*, sample::Index};

@@ -1,7 +1,5 @@
 //! A file of `xentrace` that was recorded for real (tests/data/README.md), files written by hand, and what becomes of them.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use crate::common::damage::damaged;

@@ -1,7 +1,5 @@
 //! What lies between two places: events, functions and advice, joined by what both tell.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use xweave_model::{Outcome, Spec, explain, parts::parts};
 use xweave_trace::{
     Domain, DomainVm, EventLoss, Manifest, Site, Trace, Writer,

@@ -1,7 +1,5 @@
 //! Calls: requests and answers that have one key, and what was sent again within them.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use xweave_model::{Explained, TimeState, explain};
 use xweave_trace::{
     Domain, Event, Manifest, Site, Trace, Writer,

@@ -1,7 +1,5 @@
 //! Slow transactions beside typical ones, and those of two runs: where the difference lies, to the nanosecond.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use proptest::prelude::*;
 use tempfile::TempDir;
 use xweave_model::{Contrast, Spec};

@@ -1,7 +1,5 @@
 //! Requests by datagrams: which answer is to which, and what is told of those that have none.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use proptest::prelude::*;
 use xweave_model::{
     Cause, Census, Machine, Object, Outcome, Spec, TimeState, explain,

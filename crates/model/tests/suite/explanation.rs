@@ -1,7 +1,5 @@
 //! Transactions of whole traces: found, named, and their parts summed up.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use tempfile::TempDir;
 use xweave_model::{
     Explained, Objects, Spec, explain,

@@ -1,7 +1,5 @@
 //! Flows as transactions: which of them are taken.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use xweave_model::{Outcome, Spec, explain};
 use xweave_trace::{Domain, Manifest, Site, Trace, Writer};
 use xweave_wire::record::{Kind, Record};

@@ -1,7 +1,5 @@
 //! Virtual machines that only their host tells of, and what a trace has to be asked for.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use xweave_model::{Census, Usage, guests::Guests, usage::kind};
 use xweave_trace::{
     Domain, DomainVm, Manifest, Trace, VmName, Writer,

@@ -1,7 +1,5 @@
 //! Events that a hostile guest may tell: taking them in takes no longer than as many honest ones.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::{
     path::Path,
     time::{Duration, Instant},

@@ -1,7 +1,5 @@
 //! Lives of processes, by program.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::collections::BTreeMap;
 
 use xweave_model::{

@@ -1,7 +1,5 @@
 //! Where events were lost: what is known of the time, and that nothing else is said of it.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use xweave_model::{
     Guest, Loss, Machine, Object, Piece, ThreadId, breakdown, breakdown::breakdown_of_cpu, vcpu::CpuId,
 };

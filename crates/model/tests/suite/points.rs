@@ -1,7 +1,5 @@
 //! Transactions that pass several places, and how much data transactions carry.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use proptest::prelude::*;
 use tempfile::TempDir;
 use xweave_model::{Between, Bytes, Explained, Intervals, Outcome, Sizes, Spec, explain};

@@ -1,7 +1,5 @@
 //! Where the time of requests went that go from thread to thread, and of several on one connection.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use xweave_model::{
     Cause, Machine, Object, Piece, ThreadId,
     breakdown::{breakdown_of_answer, breakdown_of_request},

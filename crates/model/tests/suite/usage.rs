@@ -1,7 +1,5 @@
 //! What objects did in a whole trace, of a simulated machine, through the trace's folder.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::{collections::BTreeMap, path::Path};
 
 use xweave_model::{

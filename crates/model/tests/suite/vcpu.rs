@@ -1,7 +1,5 @@
 //! Guests' processors and the vCPUs that they are.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use xweave_model::{Cause, Guest, Machine, Outcome, Spec, ThreadId, TimeState, breakdown, explain};
 use xweave_trace::{
     Clock, Domain, DomainVm, Manifest, Processor, Trace, Writer,

@@ -1,7 +1,5 @@
 //! Slow transactions beside typical ones, and those of two runs, as a terminal of 80 and one of 160 columns shows them.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use serde_json::Value;
 use xweave_model::{
     Contrast,

@@ -1,8 +1,6 @@
 //! Transactions divided at the places that they pass, and by how much data they carry, as terminals of 80 and of 160
 //! columns show them; and their documents.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use serde_json::{Value, json};
 use xweave_flow::Join;
 use xweave_model::{Between, Intervals, Outcome, Sizes, Spec, explain, parts::Totals};

@@ -1,7 +1,5 @@
 //! The JSON documents, byte for byte: programs read them.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use crate::made_up;
 use std::{
     collections::BTreeMap, os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus,

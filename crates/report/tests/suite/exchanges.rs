@@ -1,7 +1,5 @@
 //! Requests and their answers, as tables and as a document.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
-
 use std::net::SocketAddr;
 
 use crate::snapshot::{assert_looks, views};

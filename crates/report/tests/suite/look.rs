@@ -1,7 +1,5 @@
 //! What `xweave flows` looks like in a narrow terminal and where there is room, text by text: `tests/look/`.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use crate::made_up;
 use crate::snapshot::{assert_looks, views};
 use xweave_flow::{Flows, Incomplete, Join, Wanted, by_value};

@@ -1,7 +1,5 @@
 //! The page's document: what it has of a trace, and that it stays small whatever a trace has.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use crate::made_up;
 use std::path::Path;
 

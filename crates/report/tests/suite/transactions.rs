@@ -1,7 +1,5 @@
 //! What people see of transactions.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use crate::snapshot::{assert_looks, views};
 use xweave_model::{Spec, explain, parts::Totals};
 use xweave_report::{View, document::explain::Summary, losses, mermaid, steps, transactions};
