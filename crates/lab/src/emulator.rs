@@ -45,7 +45,7 @@ impl Emulator {
     /// The system's QEMU if it is [fit](FIT), or one from Debian's newer suites, fetched if it is not in the cache.
     pub fn ensure(cache: &Cache, kernels: &Kernels<'_>, progress: Progress<'_>) -> Result<Self> {
         let system = Self::with(None);
-        if system.as_ref().is_ok_and(|system| is_fit(&system.version)) {
+        if system.as_ref().is_ok_and(Self::is_fit) {
             return system;
         }
         match Self::fetch(cache, kernels, progress) {

@@ -51,6 +51,12 @@ impl Recorded {
         self.events.iter().filter(move |event| event.domain == number && kinds.contains(&event.kind))
     }
 
+    /// Sums a counter of losses (`dropped`, `missed`) over all domains and kinds.
+    fn lost(&self, counter: &str) -> u64 {
+        let losses = self.manifest["loss"]["events"].as_array().unwrap();
+        losses.iter().map(|loss| loss[counter].as_u64().unwrap()).sum()
+    }
+
     fn bytes(&self, domain: &str, kind: Kind, of: impl Fn(Connection) -> bool) -> u64 {
         let moved =
             self.of(domain, std::slice::from_ref(&kind)).filter(|event| of(Connection(event.position)));
@@ -114,14 +120,12 @@ fn what_happens_in_host_and_guests_is_recorded_whole() {
 /// (`bpf/held.h`), and leave that probe out for whoever runs meanwhile.
 fn hardly_any_is_missed(world: &World, recorded: &Recorded) {
     let loss = &recorded.manifest["loss"];
-    let sum = |key: &str| -> u64 {
-        loss["events"].as_array().unwrap().iter().map(|kind| kind[key].as_u64().unwrap()).sum()
-    };
-    assert_eq!(sum("dropped"), 0, "{loss}");
-    assert_eq!(recorded.manifest["lost"], sum("missed"), "{loss}");
+    let missed = recorded.lost("missed");
+    assert_eq!(recorded.lost("dropped"), 0, "{loss}");
+    assert_eq!(recorded.manifest["lost"], missed, "{loss}");
     let preempts = !world.run("host", "uname -r").starts_with("6.");
     let most = if preempts { recorded.events.len() as u64 / 1000 } else { 0 };
-    assert!(sum("missed") <= most, "{loss}");
+    assert!(missed <= most, "{loss}");
 }
 
 /// Who leaves a processor is who came there last.
@@ -494,9 +498,7 @@ fn events_for_which_there_is_no_room_are_counted() {
     let lost = of_sends["dropped"].as_u64().unwrap() + of_sends["missed"].as_u64().unwrap();
     assert!(lost > 0 && sends > 0, "a buffer of a page must overflow: {sends} recorded, {lost} lost");
     assert_eq!(sends + lost, SENT, "{sends} recorded, {lost} lost");
-    let sum: u64 =
-        losses.iter().map(|loss| loss["dropped"].as_u64().unwrap() + loss["missed"].as_u64().unwrap()).sum();
-    assert_eq!(recorded.manifest["lost"], sum);
+    assert_eq!(recorded.manifest["lost"], recorded.lost("dropped") + recorded.lost("missed"));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Recorded files, and a place to import them to.
 
-#![allow(dead_code, reason = "not all tests use all of it")]
-
 pub mod damage;
 pub mod lttng;
 pub mod xentrace;

@@ -1,8 +1,6 @@
 //! A file as xentrace writes it: windows of the records of a CPU (`xen/include/public/trace.h`,
 //! `tools/xentrace/xentrace.c` of Xen 4.17).
 
-#![allow(dead_code, reason = "not all tests use all of it")]
-
 /// `DOMID_IDLE`
 pub const IDLE: u32 = 0x7fff;
 
