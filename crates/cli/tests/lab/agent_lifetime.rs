@@ -48,6 +48,7 @@ const LOAD_MODULE: &str =
     "modprobe dummy numdummies=1 && ip addr add 10.99.0.1/24 dev dummy0 && ip link set dummy0 up";
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn a_module_that_goes_under_its_probes_is_told() {
     let Some(world) = World::find("unloaded module") else { return };
     world.index_code();

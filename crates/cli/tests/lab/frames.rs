@@ -72,7 +72,7 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
     }
     world.run("host", CLIENT);
     let receivers = ["vm1", "vm2"].map(|guest| {
-        let receive = "exec xweave lab load udp-recv --port 9010 --count 1000 --idle-timeout 120";
+        let receive = "exec xweave lab load udp-recv --port 9010 --count 1000 --idle-timeout 480";
         let receiver = world.start(guest, receive);
         world.until(guest, "grep -q :2332 /proc/net/udp");
         receiver

@@ -74,6 +74,7 @@ fn rings_take_spinlocks(world: &World) -> bool {
 }
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn the_locks_that_programs_of_ours_take_themselves_can_be_woven_at() {
     let Some(world) = World::find("lock functions") else { return };
     let one = survive(&world, "unlock", "execution(_raw_spin_unlock_irqrestore) { STORE_DATA1(1); }");

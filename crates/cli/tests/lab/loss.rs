@@ -5,7 +5,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::world::{AGENT, DOMAINS, PATIENCE, World, for_each};
+use crate::{
+    clean::PACKETS,
+    world::{AGENT, DOMAINS, PATIENCE, World, for_each},
+};
 
 const SENT: u64 = 10_000;
 
@@ -59,7 +62,7 @@ fn a_buffer_too_small_loses_exactly_what_it_says() {
 #[test]
 fn what_a_lost_domain_had_lost_stays_known() {
     let Some(world) = World::find("losses of a lost domain") else { return };
-    let recording = world.record(&format!("virtio-net {DOMAINS} --buffer 4096 -o /tmp/loss-of-lost"));
+    let recording = world.record(&format!("{PACKETS} {DOMAINS} --buffer 4096 -o /tmp/loss-of-lost"));
     let load = world.traffic(5000);
     let sites: Value =
         serde_json::from_str(&world.run("host", "xweave flows /tmp/loss-of-lost --json --limit 0")).unwrap();

@@ -282,6 +282,7 @@ fn qemu_is_asked_by_qmp_where_that_is_what_is_allowed() {
 }
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn whoever_merges_may_be_killed_at_any_time() {
     let Some(world) = World::find("merge") else { return };
     let (settings, files) = (world.run("host", KSM), ["vm1", "vm2"].map(|guest| hashes(&world, guest)));

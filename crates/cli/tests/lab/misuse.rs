@@ -1,6 +1,9 @@
 //! What goes wrong is told: what, where, what to do; with exit status 2 where it was asked for wrongly, else 1.
 
-use crate::world::{DOMAINS, World};
+use crate::{
+    clean::PACKETS,
+    world::{DOMAINS, World},
+};
 
 /// Runs a command in the host that must end with this exit status, and gives what it said.
 fn ends(world: &World, wanted: i32, script: &str) -> String {
@@ -119,10 +122,10 @@ fn rights_and_types_are_asked_for_by_name() {
 #[test]
 fn a_full_disk_ends_a_recording_with_a_word_and_a_readable_trace() {
     let Some(world) = World::find("full disk") else { return };
-    world.run("host", "mkdir -p /tmp/small && mount -t tmpfs -o size=300k none /tmp/small");
+    world.run("host", "mkdir -p /tmp/small && mount -t tmpfs -o size=150k none /tmp/small");
     let recording = world.start(
         "host",
-        &format!("exec xweave record virtio-net {DOMAINS} -o /tmp/small/trace --max-size 100M --force --duration 120s"),
+        &format!("exec xweave record {PACKETS} {DOMAINS} -o /tmp/small/trace --max-size 100M --force --duration 120s"),
     );
     let load =
         world.start("vm1", "exec xweave lab load udp-send --to 10.77.0.2:9003 --count 1000000 --rate 2000");

@@ -33,13 +33,13 @@ const COUNT: usize = 400;
 fn a_guest_that_lies_about_its_buffers_harms_its_own_flows_alone() {
     let Some(world) = World::find("a guest that lies") else { return };
     world.write("host", "liar.aspect", LIAR);
+    let recording = world.record(&format!("virtio-net liar.aspect {DOMAINS} -o /tmp/liar"));
     let receivers = ["vm1", "vm2"].map(|guest| {
         let receive = format!("exec xweave lab load udp-recv --port 9020 --count {COUNT} --idle-timeout 120");
         let receiver = world.start(guest, &receive);
         world.until(guest, "grep -q :233C /proc/net/udp");
         receiver
     });
-    let recording = world.record(&format!("virtio-net liar.aspect {DOMAINS} -o /tmp/liar"));
     for (from, to) in [("vm1", "10.77.0.2"), ("vm2", "10.77.0.1")] {
         world.run(
             from,

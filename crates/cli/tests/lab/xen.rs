@@ -58,6 +58,7 @@ fn what_passes_between_dom0_and_a_guest_is_seen_in_both_in_order() {
 
 /// The usual mode of Xen where it cannot tell that the machine's TSC is safe.
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn a_guest_whose_tsc_is_emulated_is_on_the_time_line_too() {
     let Some(world) = World::as_it_is("xen: emulated TSC") else { return };
     let start = "sed 's/^tsc_mode.*/tsc_mode = \"always_emulate\"/' /run/lab/vm1/config >/tmp/emulated && \

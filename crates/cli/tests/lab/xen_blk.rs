@@ -174,6 +174,7 @@ fn whole(flows: &[Value], guest: &str) -> Vec<u64> {
 }
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn a_guest_that_is_saved_and_restored_goes_on_and_one_that_is_destroyed_ends() {
     let Some(world) = World::as_it_is("xen: saved, restored, destroyed") else { return };
     let record = |trace: &str| world.record_in("dom0", &format!("xen-blk {DOMAINS} -o {trace}"));

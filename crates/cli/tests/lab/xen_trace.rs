@@ -93,6 +93,7 @@ impl Times {
 /// A frame goes onto a guest's ring, the guest notifies dom0, and some time later dom0 hears of it: Xen's own events say
 /// where dom0's vCPU was in between.
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn what_xen_did_is_most_of_the_time_from_a_notification_to_its_handler() {
     let Some(world) = World::as_it_is("xen: from a notification to its handler") else { return };
     world.write("dom0", "notified.aspect", NOTIFIED);
