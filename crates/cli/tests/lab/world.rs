@@ -55,7 +55,8 @@ impl World {
         let (Ok(name), Ok(program)) = (env::var("XWEAVE_WORLD"), env::var("XWEAVE_BIN")) else {
             // Past the test harness's capture, so that it is seen and counted, and in one piece.
             let line = format!("SKIPPED: {test}: no lab (run `make lab-test`)\n");
-            let _ = fs::File::create("/dev/stderr").unwrap().write_all(line.as_bytes());
+            let mut stderr = fs::File::options().append(true).open("/dev/stderr").unwrap();
+            let _ = stderr.write_all(line.as_bytes());
             return None;
         };
         Some(Self { name, program: program.into(), since: Instant::now(), guest_cpus: turn })

@@ -52,13 +52,17 @@ impl World {
         self.writer.append(domain, i64::try_from(self.time).unwrap(), &record).unwrap();
     }
 
-    /// How long joining takes, and what came of it.
+    /// Joins three times. Returns the least time, since other tests run meanwhile, and the flows.
     fn joined(self) -> (Duration, Flows) {
         self.writer.finish().unwrap();
         let trace = Trace::open(&self.parent.path().join("trace")).unwrap();
-        let begin = Instant::now();
-        let flows = Flows::of(&trace);
-        (begin.elapsed(), flows)
+        let join = || {
+            let begin = Instant::now();
+            let flows = Flows::of(&trace);
+            (begin.elapsed(), flows)
+        };
+        let (first, flows) = join();
+        ([first, join().0, join().0].into_iter().min().unwrap(), flows)
     }
 }
 
