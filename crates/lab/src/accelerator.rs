@@ -14,10 +14,10 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Returns QEMU's arguments. Where the emulator is fit for it (`Emulator::is_fit`), each emulated processor has a
-    /// thread of its own; else they take turns in one.
-    pub fn arguments(self, is_fit: bool) -> &'static [&'static str] {
-        match (self, is_fit) {
+    /// Returns QEMU's arguments. With `threads`, each emulated processor has a thread of its own, which takes an emulator
+    /// that is fit for it (`Emulator::is_fit`); else they take turns in one.
+    pub fn arguments(self, threads: bool) -> &'static [&'static str] {
+        match (self, threads) {
             (Self::Kvm, _) => &["-accel", "kvm"],
             (Self::Tcg, true) => &["-accel", "tcg,thread=multi"],
             (Self::Tcg, false) => &["-accel", "tcg,thread=single"],
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn emulated_processors_have_threads_where_the_emulator_is_fit_for_it() {
+    fn emulated_processors_have_threads_if_asked_for() {
         assert_eq!(Accelerator::Tcg.arguments(true), ["-accel", "tcg,thread=multi"]);
         assert_eq!(Accelerator::Tcg.arguments(false), ["-accel", "tcg,thread=single"]);
         assert_eq!(Accelerator::Kvm.arguments(false), ["-accel", "kvm"]);

@@ -302,7 +302,7 @@ impl World {
         let processors = options.processors.unwrap_or_else(|| description.accelerator.processors());
         command.args(match options.steady {
             true => Accelerator::steady(),
-            false => description.accelerator.arguments(images.emulator.is_fit()),
+            false => description.accelerator.arguments(processors > 1 && images.emulator.is_fit()),
         });
         command.arg("-smp").arg(processors.to_string());
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
