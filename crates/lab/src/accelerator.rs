@@ -1,9 +1,9 @@
-//! What executes the emulated host's instructions: hardware, or software.
+//! Execution of the emulated host's instructions: by hardware, or by software.
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// What executes the emulated host's instructions.
+/// Execution of the emulated host's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
@@ -54,7 +54,7 @@ impl Accelerator {
             Self::Kvm => String::new(),
             // The emulated TSC is the machine's own, and steady; but a kernel that compares it with emulated
             // timers on a busy machine gets its speed wrong or doubts it, and KVM then shifts the guests'
-            // clocks at every switch. Told the speed, it need not measure.
+            // clocks at every switch. With the speed as an argument, it need not measure.
             //
             // Emulated SVM loses a timer interrupt once in a while. A timer that is armed anew at each
             // interrupt then never fires again on that processor (seen: "rcu_preempt kthread timer

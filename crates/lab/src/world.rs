@@ -21,20 +21,20 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant};
 
-/// How many lines of a console an error shows.
+/// Number of lines of a console in an error.
 const CONSOLE_LINES: usize = 60;
-/// How often a condition is looked at that cannot be waited for.
+/// Interval between checks of a condition that cannot be waited for.
 const POLL: Duration = Duration::from_millis(50);
-/// How long QEMU may take to end by itself.
+/// Time that QEMU may take to end by itself.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// One answer of an exec server; it is asked again until the whole limit is over.
+/// Timeout of one answer of an exec server; requests are repeated until the whole limit is over.
 const ANSWER: Duration = Duration::from_secs(3);
 /// Guests share this many bridge addresses and interface numbers.
 const MOST_GUESTS: u32 = 16;
 /// More than a machine's few cores can run side by side would show nothing new.
 const MOST_PROCESSORS: u32 = 16;
 
-/// What a world is to be.
+/// Options of a new world.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Its kind.
@@ -45,19 +45,19 @@ pub struct Options {
     pub guests: u32,
     /// The kernel series of all domains, as `6.12`, or `newest`.
     pub kernel: String,
-    /// That of the guests, if it is another one.
+    /// Kernel series of the guests, if another.
     pub guest_kernel: Option<String>,
-    /// Which QEMU runs the guests of a KVM host.
+    /// QEMU that runs the guests of a KVM host.
     pub qemu: Qemu,
     /// The static program that runs in the domains: it serves `lab exec` and is the agent.
     pub xweave: PathBuf,
-    /// How long all domains together may take to come up.
+    /// Timeout until all domains are up.
     pub timeout: Duration,
     /// More kernel arguments for the emulated host.
     pub append: String,
     /// Processors of the emulated host, 1 to 16; by default as many as its execution bears at full speed.
     pub processors: Option<u32>,
-    /// Whether time is counted in emulated instructions: the same work takes as long each time. Of Xen alone.
+    /// Counts time in emulated instructions, so that the same work takes as long each time. For Xen only.
     pub steady: bool,
 }
 
@@ -99,16 +99,16 @@ pub struct World {
     token: String,
 }
 
-/// What `lab list` tells of a world.
+/// A world in the output of `lab list`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// Whether it runs.
+    /// State: starting, up or broken.
     pub state: State,
     /// Its domains; empty if its `up` did not come so far.
     pub domains: Vec<String>,
-    /// The rest, as far as it is known.
+    /// Description, if `lab up` has written one.
     #[serde(flatten)]
     pub description: Option<Description>,
     /// The folder with its consoles.
@@ -128,7 +128,7 @@ pub fn list() -> Result<Vec<Listed>> {
     Ok(worlds)
 }
 
-/// That there is no world of that name, and which there are.
+/// Creates the error that no world has this name, with the names of those that run.
 fn no_world(name: &str) -> Error {
     let known: Vec<String> = list().unwrap_or_default().into_iter().map(|world| world.name).collect();
     let instead = match known.is_empty() {
@@ -138,7 +138,7 @@ fn no_world(name: &str) -> Error {
     Error::NoWorld { name: name.to_owned(), instead }
 }
 
-/// Ends a world in whatever state it is: its processes first, then its files. Nothing is left.
+/// Ends a world in any state: its processes first, then its files.
 pub fn down(name: &str) -> Result<()> {
     let folder = runtime::folder(name)?;
     if !folder.0.is_dir() {
@@ -288,7 +288,7 @@ impl World {
         Err(self.not_up(self.host(), "no free port on 127.0.0.1 was found in five attempts".into()))
     }
 
-    /// Whether QEMU's port is open; the server behind it may not be.
+    /// Reports whether QEMU's port is open; the server behind it may not be up yet.
     fn answers(&self) -> bool {
         std::net::TcpStream::connect(("127.0.0.1", self.description.port)).is_ok()
     }
@@ -350,7 +350,7 @@ impl World {
                 return Err(Error::Interrupted);
             }
             if !machine.alive() {
-                // Whichever domain was waited for, the host's console tells why.
+                // The console of the host shows why, also where the wait was for a guest.
                 return Err(self.not_up(self.host(), "QEMU exited".into()));
             }
             if Instant::now() >= deadline {
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// A world that came up. One that is starting or broken has no domains to use.
+    /// Finds a world that is up. Fails for one that is starting or broken, which has no domains to use.
     pub fn find(name: &str) -> Result<Self> {
         let folder = runtime::folder(name)?;
         if !folder.0.is_dir() {
@@ -411,7 +411,7 @@ impl World {
         &self.name
     }
 
-    /// What the world is.
+    /// Description of the world.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -426,8 +426,8 @@ impl World {
         self.description.kind.host()
     }
 
-    /// How long this machine's processors have worked for the emulated one; none once that has ended. Tells a
-    /// world that hangs from one that this machine has no time for.
+    /// CPU time of the emulated machine; `None` after it has ended. Distinguishes a world that hangs from one that
+    /// this machine has no time for.
     pub fn worked(&self) -> Option<Duration> {
         let machine = self.machine().ok()?;
         machine.worked().filter(|_| machine.alive())
@@ -442,7 +442,7 @@ impl World {
         for command in commands {
             writeln!(socket, "{command}").at("write to", &path)?;
         }
-        // It goes on until it is told to, or has nothing more to say for a while.
+        // QEMU prints until its input ends; an answer that is late ends the read.
         let mut said = Vec::new();
         match socket.shutdown(Shutdown::Write).and_then(|()| socket.read_to_end(&mut said)) {
             Ok(_) => {}
@@ -489,7 +489,7 @@ impl World {
         }
     }
 
-    /// Ends the world. Nothing is left of it.
+    /// Ends the world and removes its files.
     pub fn down(self) -> Result<()> {
         down(&self.name)
     }
