@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use xweave_fuzzing::{access, target};
 
-fuzz_target!(init: target::write_seeds(access::make_seeds), |input: &[u8]| access::run(input));
+fuzz_target!(init: target::write_seeds("access"), |input: &[u8]| access::run(input));

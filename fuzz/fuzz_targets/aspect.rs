@@ -2,6 +2,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xweave_fuzzing::aspect;
+use xweave_fuzzing::{aspect, target};
 
-fuzz_target!(|input: &[u8]| aspect::run(input));
+fuzz_target!(init: target::write_seeds("aspect"), |input: &[u8]| aspect::run(input));

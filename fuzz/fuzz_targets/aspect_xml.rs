@@ -2,6 +2,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xweave_fuzzing::aspect_xml;
+use xweave_fuzzing::{aspect_xml, target};
 
-fuzz_target!(|input: &[u8]| aspect_xml::run(input));
+fuzz_target!(init: target::write_seeds("aspect_xml"), |input: &[u8]| aspect_xml::run(input));

@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use xweave_fuzzing::{btf, target};
 
-fuzz_target!(init: target::write_seeds(btf::make_seeds), |input: &[u8]| btf::run(input));
+fuzz_target!(init: target::write_seeds("btf"), |input: &[u8]| btf::run(input));

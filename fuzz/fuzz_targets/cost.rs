@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use xweave_fuzzing::{cost, target};
 
-fuzz_target!(init: target::write_seeds(cost::make_seeds), |input: &[u8]| cost::run(input));
+fuzz_target!(init: target::write_seeds("cost"), |input: &[u8]| cost::run(input));

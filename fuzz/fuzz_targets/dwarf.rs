@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use xweave_fuzzing::{dwarf, target};
 
-fuzz_target!(init: target::write_seeds(dwarf::make_seeds), |input: &[u8]| dwarf::run(input));
+fuzz_target!(init: target::write_seeds("dwarf"), |input: &[u8]| dwarf::run(input));

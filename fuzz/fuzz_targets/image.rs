@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use xweave_fuzzing::{image, target};
 
-fuzz_target!(init: target::write_seeds(image::make_seeds), |input: &[u8]| image::run(input));
+fuzz_target!(init: target::write_seeds("image"), |input: &[u8]| image::run(input));

@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use xweave_fuzzing::{import, target};
 
-fuzz_target!(init: target::write_seeds(import::make_seeds), |input: &[u8]| import::run(input));
+fuzz_target!(init: target::write_seeds("import"), |input: &[u8]| import::run(input));

@@ -11,7 +11,7 @@ use xweave_fuzzing::{target, trace};
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 fn initialize() {
-    target::write_seeds(trace::make_seeds);
+    target::write_seeds("trace");
     // The reader catches panics of the Parquet library; libFuzzer's hook would end the process at once.
     std::panic::set_hook(Box::new(|panic| {
         *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string();

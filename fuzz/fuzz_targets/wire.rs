@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use xweave_fuzzing::{target, wire};
 
-fuzz_target!(init: target::write_seeds(wire::make_seeds), |input: &[u8]| wire::run(input));
+fuzz_target!(init: target::write_seeds("wire"), |input: &[u8]| wire::run(input));

@@ -30,13 +30,18 @@ pub fn run(input: &[u8]) {
 }
 
 fn index_program(data: &[u8]) {
-    let Ok(image) = Image::from_bytes("fuzz", data.to_vec()) else { return };
-    let mut types = KernelTypes::default();
-    let debug = dwarf::read("fuzz", |name| image.debug_section(name), &mut types.types).ok();
-    let index = Index::new(&image, &types, debug.as_ref());
+    let Some(index) = make_index(data) else { return };
     let coverage = index.coverage();
     assert_eq!(coverage.typed + coverage.unresolved(), coverage.memory_instructions);
     run_queries(&index);
+}
+
+/// Makes the index of a program. `None` if the data is no program.
+fn make_index(data: &[u8]) -> Option<Index> {
+    let image = Image::from_bytes("fuzz", data.to_vec()).ok()?;
+    let mut types = KernelTypes::default();
+    let debug = dwarf::read("fuzz", |name| image.debug_section(name), &mut types.types).ok();
+    Some(Index::new(&image, &types, debug.as_ref()))
 }
 
 fn run_queries(index: &Index) {
@@ -68,12 +73,7 @@ fn run_queries(index: &Index) {
 /// Makes seeds: a pointcut, an index and a program, each after the byte that selects it.
 pub fn make_seeds() -> Vec<Vec<u8>> {
     let program = CompileFolder::new().compile("gcc -O2 -g -shared -fPIC -nostdlib -o out source.c");
-    let index = {
-        let image = Image::from_bytes("seed", program.clone()).expect("a program made by gcc");
-        let mut types = KernelTypes::default();
-        let debug = dwarf::read("seed", |name| image.debug_section(name), &mut types.types).ok();
-        Index::new(&image, &types, debug.as_ref()).bytes().to_vec()
-    };
+    let index = make_index(&program).expect("a program made by gcc").bytes().to_vec();
     let pointcut = b"access(list.number, read) AND target(l) AND local_var(o, p) AND NOT (within_function(o%) || within_file(a/%.c))".to_vec();
     [(0, pointcut), (1, index), (2, program)].map(|(mode, bytes)| [vec![mode], bytes].concat()).into()
 }

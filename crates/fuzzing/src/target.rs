@@ -75,13 +75,13 @@ impl Target {
     }
 }
 
-/// Writes made seeds to the folder `XWEAVE_SEEDS`, if that variable is set: `scripts/fuzz` sets it. Must be called before
-/// libFuzzer reads the folder.
-pub fn write_seeds(make_seeds: fn() -> Vec<Vec<u8>>) {
-    let Some(folder) = std::env::var_os("XWEAVE_SEEDS") else { return };
-    let folder = PathBuf::from(folder);
-    for (nth, seed) in make_seeds().iter().enumerate() {
-        std::fs::write(folder.join(format!("made-{nth}")), seed).expect("a writable folder of seeds");
+/// Writes a target's seeds to the folder `XWEAVE_SEEDS`, if that variable is set: `scripts/fuzz` sets it. Must be called
+/// before libFuzzer reads the folder.
+pub fn write_seeds(target: &str) {
+    let Some(folder) = std::env::var_os("XWEAVE_SEEDS").map(PathBuf::from) else { return };
+    let target = Target::find(target).expect("a target of the table");
+    for seed in target.load_seeds() {
+        std::fs::write(folder.join(seed.name), seed.content).expect("a writable folder of seeds");
     }
 }
 
