@@ -71,13 +71,14 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
         );
     }
     world.run("host", CLIENT);
+    let recording = world.record(&format!("virtio-net {DOMAINS} -o /tmp/frames"));
+    // Once all is woven, which takes a busy machine minutes.
     let receivers = ["vm1", "vm2"].map(|guest| {
-        let receive = "exec xweave lab load udp-recv --port 9010 --count 1000 --idle-timeout 480";
+        let receive = "exec xweave lab load udp-recv --port 9010 --count 1000 --idle-timeout 120";
         let receiver = world.start(guest, receive);
         world.until(guest, "grep -q :2332 /proc/net/udp");
         receiver
     });
-    let recording = world.record(&format!("virtio-net {DOMAINS} -o /tmp/frames"));
     let devices = [("tap1", ""), ("tap2", ""), ("eth0", "ip netns exec client ")];
     let captures = Captures::start(&world, "frames", &devices, "net 10.77.0.0/16");
     world.write("host", "/tmp/from-outside.sh", FROM_OUTSIDE);

@@ -159,9 +159,13 @@ impl World {
     /// Keeps a trace that was pulled for the tests of the page, where scripts/test names a folder for these.
     pub fn keep(&self, trace: &Path, name: &str) {
         if let Some(folder) = env::var_os("XWEAVE_TRACES") {
-            let to = Path::new(&folder).join(format!("{name}-{}", self.name));
-            let copied = Command::new("cp").arg("-rT").args([trace, &*to]).status().unwrap();
-            assert!(copied.success(), "{}", to.display());
+            // The page may be tested meanwhile: it sees whole traces only.
+            let kept = Path::new(&folder).join(format!("{name}-{}", self.name));
+            let partial = Path::new(&folder).join(format!(".{name}-{}", self.name));
+            let copied = Command::new("cp").arg("-rT").args([trace, &*partial]).status().unwrap();
+            assert!(copied.success(), "{}", partial.display());
+            let _ = fs::remove_dir_all(&kept);
+            fs::rename(partial, kept).unwrap();
         }
     }
 
