@@ -93,8 +93,9 @@ impl Kernel {
 
 const PREFIX: &str = "linux-image-";
 
-/// How the names of the packages with the image and the modules begin where `linux-image-RELEASE` has no files itself.
-const PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
+/// Beginnings of the names of the packages with the list of built-in modules, the image and the modules, where
+/// `linux-image-RELEASE` has no files itself.
+const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
 
 /// A kernel's files, unpacked from one package or several. They are shared and never written to.
 #[derive(Debug, Clone)]
@@ -295,6 +296,9 @@ impl<'a> Kernels<'a> {
     }
 }
 
+/// The list of built-in modules, beside the modules.
+pub(crate) const BUILTIN: &str = "modules.builtin";
+
 /// The file of a cache entry that tells which kernel it is.
 const KERNEL_FILE: &str = "kernel.json";
 
@@ -302,7 +306,7 @@ impl Kernel {
     /// What its files are kept under in the cache.
     pub fn key(&self) -> String {
         let package = format!("{}={}", self.package, self.version);
-        Recipe::default().with("layout", "2").with("package", package).key()
+        Recipe::default().with("layout", "3").with("package", package).key()
     }
 }
 
@@ -324,6 +328,9 @@ impl KernelFiles {
         let modules =
             first([format!("lib/modules/{release}/kernel"), format!("usr/lib/modules/{release}/kernel")])?;
         let modules = modules.parent().map(Path::to_owned).unwrap_or(modules);
+        if !modules.join(BUILTIN).exists() {
+            return Err(missing(format!("{release}/{BUILTIN}")));
+        }
         Ok(Self { kernel: kernel.clone(), vmlinuz, modules, folder })
     }
 
@@ -510,7 +517,11 @@ mod tests {
         let depends = "dracut | initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool, \
             linux-base-7.3.4+deb13-cloud-amd64 (= 7.3.4-1), linux-binary-7.3.4+deb13-cloud-amd64 (= 7.3.4-1), \
             linux-base (>= 4), linux-modules-7.3.4+deb13-cloud-amd64 (= 7.3.4-1)";
-        let expected = ["linux-binary-7.3.4+deb13-cloud-amd64", "linux-modules-7.3.4+deb13-cloud-amd64"];
+        let expected = [
+            "linux-base-7.3.4+deb13-cloud-amd64",
+            "linux-binary-7.3.4+deb13-cloud-amd64",
+            "linux-modules-7.3.4+deb13-cloud-amd64",
+        ];
         assert_eq!(parts(depends, &kernel), expected);
     }
 
@@ -527,6 +538,9 @@ mod tests {
         assert!(error.contains("boot/vmlinuz-7.3.4-cloud-amd64 or usr/lib/modules/"), "{error}");
         fs::create_dir_all(at("usr/lib/modules/7.3.4-cloud-amd64/kernel")).unwrap();
         fs::write(at("usr/lib/modules/7.3.4-cloud-amd64/vmlinuz"), "").unwrap();
+        let error = KernelFiles::find(&kernel, folder.path().to_owned()).unwrap_err().to_string();
+        assert!(error.contains("no 7.3.4-cloud-amd64/modules.builtin"), "{error}");
+        fs::write(at("usr/lib/modules/7.3.4-cloud-amd64").join(BUILTIN), "").unwrap();
         let files = KernelFiles::find(&kernel, folder.path().to_owned()).unwrap();
         assert_eq!(files.modules, at("usr/lib/modules/7.3.4-cloud-amd64"));
         fs::create_dir_all(at("boot")).unwrap();

@@ -3,7 +3,7 @@
 //! Dependencies come from each module's own `.modinfo` section, so that no `depmod` is needed.
 
 use crate::error::{At, Error, Result};
-use crate::kernel::KernelFiles;
+use crate::kernel::{BUILTIN, KernelFiles};
 use crate::process::run;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -51,7 +51,7 @@ impl Tree {
                 }
             }
         }
-        let list = folder.join("modules.builtin");
+        let list = folder.join(BUILTIN);
         let builtin = fs::read_to_string(&list)
             .at("read", &list)?
             .lines()
