@@ -53,10 +53,11 @@ line=$(echo $line | head -c $of)
 while :; do echo "<1>$line" >/dev/kmsg; waits 0.35; done'''
 STOPS = WAITS + '''read server </tmp/{name}.pid; trap 'kill -CONT $server; exit' TERM
 while :; do kill -STOP $server; waits 0.2; kill -CONT $server; waits 0.8; done'''
+# Some kernels read each page by itself, and others several at once: as many pages a second of both.
 GROUP = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup;
 grep -q vda /proc/swaps || { mkswap /dev/vda; swapon /dev/vda; echo 5 >/proc/sys/vm/page-cluster; };
 echo +memory +io >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/swap;
-echo 254:0 riops=400 >/sys/fs/cgroup/swap/io.max; echo 0 >/sys/fs/cgroup/swap/cgroup.procs;'''
+echo 254:0 riops=400 rbps=1638400 >/sys/fs/cgroup/swap/io.max; echo 0 >/sys/fs/cgroup/swap/cgroup.procs;'''
 SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
 
 
