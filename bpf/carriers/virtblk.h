@@ -39,6 +39,40 @@ static __noinline u64 request_address(struct request *rq)
 	       READ(part->bv_offset) + xw_bio_part_done(bio);
 }
 
+/* What the drivers have behind a request: drivers/block/virtio_blk.c and include/scsi/scsi_cmnd.h, Linux 6.1 to 7.3. */
+struct sg_table___count {
+	unsigned int nents;
+} __attribute__((preserve_access_index));
+struct virtblk_req___table {
+	struct sg_table___count sg_table;
+} __attribute__((preserve_access_index));
+struct scsi_data_buffer___table {
+	struct sg_table___count table;
+} __attribute__((preserve_access_index));
+struct scsi_cmnd___table {
+	struct scsi_data_buffer___table sdb;
+} __attribute__((preserve_access_index));
+
+/* The number of parts of a request's data that its driver gives the ring. That is what the block layer has made of its
+ * segments: those that follow each other in memory are one part. Where the driver's structures are not known, the number of
+ * segments. */
+static __noinline u32 request_parts(struct request *rq)
+{
+	void *behind = (void *)rq + bpf_core_type_size(struct request);
+	struct virtblk_req___table *block = behind;
+	struct scsi_cmnd___table *scsi = behind;
+	struct request_queue *queue = READ(rq->q);
+	struct gendisk *disk = READ(queue->disk);
+
+	if (READ(disk->disk_name[0]) == 's') {
+		if (bpf_core_field_exists(scsi->sdb))
+			return READ(scsi->sdb.table.nents);
+	} else if (bpf_core_field_exists(block->sg_table)) {
+		return READ(block->sg_table.nents);
+	}
+	return READ(rq->nr_phys_segments);
+}
+
 /* The guest's side: the data of a request that it puts onto the ring; the device is told which flow that is. */
 #define request_memory(rq) xw_request_memory(rq, xw_xflow, xw_flow)
 
@@ -46,7 +80,7 @@ static __always_inline struct xw_offered_key xw_request_memory(struct request *r
 {
 	struct xw_offered_key offered = { .key.ring = request_address(rq) };
 
-	xw_offer_parts(&offered.key, xflow, flow, READ(rq->nr_phys_segments));
+	xw_offer_parts(&offered.key, xflow, flow, request_parts(rq));
 	return offered;
 }
 
