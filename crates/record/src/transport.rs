@@ -123,7 +123,7 @@ fn with_remedy(error: io::Error, cid: u32, port: u32) -> io::Error {
         Some(libc::ECONNRESET | libc::ECONNREFUSED) => {
             format!("nothing listens at port {port} of CID {cid}: run `xweave agent --vsock` there, as root")
         }
-        Some(libc::ETIMEDOUT) => format!(
+        Some(libc::ETIMEDOUT | libc::EHOSTUNREACH) => format!(
             "CID {cid} does not answer: it is booting or stopped, has no vsock driver (modprobe \
              vmw_vsock_virtio_transport in the guest), or no guest has this CID"
         ),
@@ -230,10 +230,31 @@ impl Stream {
     pub(crate) fn of_socket(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             input: Box::new(File::from(socket.try_clone()?)),
-            output: Box::new(File::from(socket.try_clone()?)),
+            output: Box::new(Persistent(File::from(socket.try_clone()?))),
             said: None,
             end: End::Socket(socket),
         })
+    }
+}
+
+/// Output to a guest that may be paused, until it goes on or the connection is cut.
+///
+/// Linux 6.12 queues what is sent to it. Linux 7.3 refuses each write with `EHOSTUNREACH` while the guest's device is stopped,
+/// and the connection lasts (`vhost_transport_send_pkt` in drivers/vhost/vsock.c). Nothing tells when the guest goes on.
+struct Persistent<W>(W);
+
+impl<W: Write> Write for Persistent<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.raw_os_error() == Some(libc::EHOSTUNREACH) => thread::sleep(SOON),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -303,10 +324,33 @@ mod tests {
             ),
             (libc::ECONNRESET, "run `xweave agent --vsock` there"),
             (libc::ETIMEDOUT, "CID 7 does not answer"),
+            (libc::EHOSTUNREACH, "CID 7 does not answer"),
             (libc::EAFNOSUPPORT, "modprobe vhost_vsock"),
         ] {
             let said = with_remedy(io::Error::from_raw_os_error(code), 7, 7390).to_string();
             assert!(said.contains(words), "{said}");
         }
+    }
+
+    /// A socket with an outcome for each write.
+    struct Scripted(Vec<io::Result<usize>>);
+
+    impl Write for Scripted {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            self.0.remove(0)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_to_a_paused_guest_waits_until_it_goes_on() {
+        let paused = || Err(io::Error::from_raw_os_error(libc::EHOSTUNREACH));
+        let cut = || Err(io::Error::from_raw_os_error(libc::EPIPE));
+        let mut output = Persistent(Scripted(vec![paused(), paused(), Ok(3), paused(), cut()]));
+        output.write_all(b"abc").unwrap();
+        assert_eq!(output.write_all(b"d").unwrap_err().raw_os_error(), Some(libc::EPIPE));
+        assert!(output.0.0.is_empty());
     }
 }
