@@ -170,8 +170,16 @@ ip -n beside addr add 10.78.0.1/24 dev mv1 && ip -n beside link set mv1 up
 const SERVER: &str = "ip addr add 10.78.0.2/24 dev eth1 && ip link set eth1 up && mkdir -p /tmp/beside &&
      head -c 300000 /dev/urandom >/tmp/beside/page && busybox httpd -p 8092 -h /tmp/beside";
 
-/// The second guest with that device and server; edited otherwise, too, and the device with more options of QEMU's.
-fn with_macvtap<'w>(world: &'w World, edit: &str, netdev: &str, device: &str) -> Rebuilt<'w> {
+/// Takes the device away again.
+const NO_MACVTAP: &str = "ip link del macvtap0; ip netns del beside";
+
+/// The second guest with that device and server; edited otherwise, too, and the device with more options of QEMU's. `None` if
+/// KVM has ended it.
+///
+/// Seen in an emulated host of Linux 7.3 each time, and never on 6.12: the guest's first access to this device (`iowrite16` in
+/// `ip link set eth1 up`) counts as one in the delivery of an event, which KVM does not emulate
+/// (KVM_INTERNAL_ERROR_DELIVERY_EV), and QEMU stops the guest.
+fn with_macvtap<'w>(world: &'w World, edit: &str, netdev: &str, device: &str) -> Option<Rebuilt<'w>> {
     world.run("host", MACVTAP);
     let (netdev, device) = (
         format!("tap,id=n1,fd=9{netdev}"),
@@ -185,8 +193,16 @@ fn with_macvtap<'w>(world: &'w World, edit: &str, netdev: &str, device: &str) ->
              s#-device \"vhost-vsock-pci#-netdev {netdev} -device {device} &#"
         ),
     );
-    world.run("vm2", SERVER);
-    rebuilt
+    let served = world.try_run("vm2", SERVER);
+    let ended = "grep -A 2 'KVM internal error. Suberror: 3' /run/lab/vm2/qemu.log";
+    if !served.status.success() && world.try_run("host", ended).status.success() {
+        println!("SKIPPED: frames of a device beside the bridge: KVM of this kernel ends the emulated guest");
+        drop(rebuilt);
+        world.run("host", NO_MACVTAP);
+        return None;
+    }
+    assert!(served.status.success(), "{}", String::from_utf8_lossy(&served.stderr));
+    Some(rebuilt)
 }
 
 /// Its page, and how many bytes came.
@@ -227,7 +243,7 @@ fn assert_followed(flows: &[Value], source: &str, target: &str, least: usize) {
 #[ignore = "minutes: make lab-test"]
 fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
     let Some(world) = World::find("macvtap, XDP") else { return };
-    let rebuilt = with_macvtap(&world, "", ",vhost=on", "");
+    let Some(rebuilt) = with_macvtap(&world, "", ",vhost=on", "") else { return };
     // What comes from the first guest, the second gets without the bridge.
     world.write(
         "host",
@@ -251,7 +267,7 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
     world.pull("host", "/tmp/beside", &dir.path().join("trace"));
     let report = world.flows(&dir.path().join("trace"));
     drop(rebuilt);
-    world.run("host", "ip link del macvtap0; ip netns del beside");
+    world.run("host", NO_MACVTAP);
 
     assert_sound(&report);
     let flows = report["flows"].as_array().unwrap();
@@ -274,7 +290,7 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
 #[ignore = "minutes: make lab-test"]
 fn frames_of_network_devices_that_qemu_emulates_are_followed() {
     let Some(world) = World::find("vhost=off") else { return };
-    let rebuilt = with_macvtap(&world, "s#vhost=on#vhost=off#", "", ",packed=on");
+    let Some(rebuilt) = with_macvtap(&world, "s#vhost=on#vhost=off#", "", ",packed=on") else { return };
     let receiver =
         world.start("vm2", "exec xweave lab load udp-recv --port 9041 --count 100000 --idle-timeout 120");
     world.until("vm2", "grep -q :2351 /proc/net/udp");
@@ -298,7 +314,7 @@ fn frames_of_network_devices_that_qemu_emulates_are_followed() {
     let report = world.flows(&dir.path().join("trace"));
     let manifest = std::fs::read_to_string(dir.path().join("trace/trace.json")).unwrap();
     drop(rebuilt);
-    world.run("host", "ip link del macvtap0; ip netns del beside");
+    world.run("host", NO_MACVTAP);
 
     assert_sound(&report);
     assert!(!manifest.contains("not joined"), "{manifest}");
