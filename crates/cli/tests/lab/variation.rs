@@ -32,6 +32,14 @@ fn ask(world: &World, port: u16, rate: u64, options: &str, meanwhile: Option<(&s
     drop(disturbing);
 }
 
+/// A script that has all threads of vm1, and vhost's for it, run on the host's CPUs of a mask.
+fn run_vm1_on(mask: &str) -> String {
+    format!(
+        "pid=$(cat /run/lab/vm1/pid) && taskset -a -p {mask} $pid &&
+         for thread in $(pgrep -x vhost-$pid); do taskset -p {mask} $thread || exit; done"
+    )
+}
+
 /// What `xweave vary` finds of a port's requests.
 fn vary(world: &World, trace: &Path, port: u16) -> Value {
     let vary = |more: &[&str]| -> String {
@@ -98,8 +106,11 @@ fn what_makes_requests_vary_is_named_first() {
          --domain vm1=vsock:3 -o /tmp/vary --json"
     ));
     ask(&world, bursts, RATE, "--burst 12", None);
-    let busy = "while :; do nice -n -5 timeout 0.5 sh -c 'while :; do :; done'; sleep 0.7; done";
+    // A neighbour is one that has the same CPU.
+    let busy = "while :; do nice -n -5 timeout 0.5 taskset 1 sh -c 'while :; do :; done'; sleep 0.7; done";
+    world.run("host", &run_vm1_on("1"));
     ask(&world, neighbour, RATE_OF_LONG, "", Some(("host", busy)));
+    world.run("host", &run_vm1_on("ffff"));
     let signal = |name: &str| format!("kill -{name} $(cat /tmp/server-{stopped})");
     let stops = format!("while :; do {}; sleep 0.4; {}; sleep 0.8; done", signal("STOP"), signal("CONT"));
     ask(&world, stopped, RATE, "", Some(("vm1", &stops)));
