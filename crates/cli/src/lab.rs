@@ -189,10 +189,13 @@ struct UpArgs {
     /// More kernel arguments for the emulated host.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     append: String,
-    /// Processors of the emulated host; emulated in software, each is a thread of QEMU's. By default 2 on hardware
-    /// virtualization, 1 in software.
+    /// CPUs of the emulated host; emulated in software, each is a thread of QEMU. By default 2 on hardware virtualization,
+    /// 1 in software.
     #[arg(long, value_name = "N")]
     smp: Option<u32>,
+    /// CPUs of each guest, 1 to 4; by default 2 under KVM and 1 under Xen.
+    #[arg(long, value_name = "N")]
+    guest_smp: Option<u32>,
     /// Xen only: count time in emulated instructions, two nanoseconds each, so that the same work takes the same time on a
     /// busy machine.
     #[arg(long)]
@@ -324,6 +327,7 @@ fn up(args: UpArgs) -> Result<World, Error> {
         timeout: Duration::from_secs(args.timeout),
         append: args.append,
         processors: args.smp,
+        guest_processors: args.guest_smp,
         steady: args.steady,
     };
     World::up(&options, &show)

@@ -135,10 +135,19 @@ fn host(busybox: &[u8], modules: &[Module], spec: &Spec, kernel: &[u8], guest: &
     archive.finish()
 }
 
+/// Guests of a world.
+pub struct Guests {
+    /// Number of guests.
+    pub number: u32,
+    /// Processors of each.
+    pub processors: u32,
+}
+
 /// What differs from world to world, as an archive that follows the host's.
-pub fn world(xweave: &[u8], kind: Kind, guests: u32, token: &str) -> io::Result<Vec<u8>> {
+pub fn world(xweave: &[u8], kind: Kind, guests: &Guests, token: &str) -> io::Result<Vec<u8>> {
+    let Guests { number, processors } = guests;
     let config = format!(
-        "KIND={}\nHOST={}\nGUESTS={guests}\nGUEST_APPEND=\"quiet panic=-1 mitigations=off\"\n",
+        "KIND={}\nHOST={}\nGUESTS={number}\nGUEST_CPUS={processors}\nGUEST_APPEND=\"quiet panic=-1 mitigations=off\"\n",
         kind.name(),
         kind.host()
     );

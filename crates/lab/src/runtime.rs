@@ -46,8 +46,17 @@ pub struct Description {
     pub guest_kernel: String,
     /// How the host is run.
     pub accelerator: crate::accelerator::Accelerator,
+    /// Version of the QEMU that runs the host, as it prints it.
+    #[serde(default)]
+    pub emulator: String,
+    /// Processors of the host.
+    #[serde(default)]
+    pub processors: u32,
     /// Guests.
     pub guests: u32,
+    /// Processors of each guest.
+    #[serde(default)]
+    pub guest_processors: u32,
     /// The exec server's port on 127.0.0.1.
     pub port: u16,
     /// Whether every domain came up.
@@ -278,7 +287,10 @@ mod tests {
             kernel: "6".into(),
             guest_kernel: "6".into(),
             accelerator: crate::accelerator::Accelerator::Tcg,
+            emulator: "QEMU emulator version 11.1.3".into(),
+            processors: 2,
             guests: 2,
+            guest_processors: 2,
             port: 1,
             ready: false,
         };

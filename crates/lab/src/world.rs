@@ -33,6 +33,8 @@ const ANSWER: Duration = Duration::from_secs(3);
 const MOST_GUESTS: u32 = 16;
 /// More than a machine's few cores can run side by side would show nothing new.
 const MOST_PROCESSORS: u32 = 16;
+/// Most processors of a guest: its network device has a queue for each.
+const MOST_GUEST_PROCESSORS: u32 = 4;
 
 /// Options of a new world.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ pub struct Options {
     pub append: String,
     /// Processors of the emulated host, 1 to 16; by default as many as its execution bears at full speed.
     pub processors: Option<u32>,
+    /// Processors of each guest, 1 to 4; by default two under KVM, one under Xen.
+    pub guest_processors: Option<u32>,
     /// Counts time in emulated instructions, so that the same work takes as long each time. For Xen only.
     pub steady: bool,
 }
@@ -76,6 +80,7 @@ impl Options {
             timeout: Duration::from_secs(300),
             append: String::new(),
             processors: None,
+            guest_processors: None,
             steady: false,
         })
     }
@@ -180,6 +185,12 @@ impl World {
             let name = wrong.to_string();
             return Err(Error::Name { what: "number of CPUs", name, rule: "1 to 16" });
         }
+        if let Some(wrong) =
+            options.guest_processors.filter(|number| !(1..=MOST_GUEST_PROCESSORS).contains(number))
+        {
+            let name = wrong.to_string();
+            return Err(Error::Name { what: "number of CPUs of a guest", name, rule: "1 to 4" });
+        }
         if options.steady && options.kind != Kind::Xen {
             return Err(Error::Steady);
         }
@@ -206,8 +217,10 @@ impl World {
         let token = random_hex(16)?;
         let token_file = folder.token_file();
         fs::write(&token_file, &token).at("write", &token_file)?;
-        let own =
-            initrd::world(&program, options.kind, options.guests, &token).at("make", folder.initrd_file())?;
+        let processors = options.processors.unwrap_or_else(|| accelerator.processors());
+        let guest_processors = options.guest_processors.unwrap_or_else(|| options.kind.guest_processors());
+        let guests = initrd::Guests { number: options.guests, processors: guest_processors };
+        let own = initrd::world(&program, options.kind, &guests, &token).at("make", folder.initrd_file())?;
         let base = fs::read(&images.host_initrd).at("read", &images.host_initrd)?;
         initrd::write(&folder.initrd_file(), &[&base, &own])?;
         drop((program, own, base));
@@ -224,7 +237,10 @@ impl World {
                 kernel: images.kernel.kernel.release().to_owned(),
                 guest_kernel: images.guest_kernel.kernel.release().to_owned(),
                 accelerator,
+                emulator: images.emulator.version.clone(),
+                processors,
                 guests: options.guests,
+                guest_processors,
                 port: 0,
                 ready: false,
             },
@@ -236,7 +252,11 @@ impl World {
             Accelerator::Tcg => "software emulation",
         };
         let host = options.kind.host();
-        step(progress, &format!("{host} with {} ({how})", world.description.kernel), || {
+        let processors = match processors {
+            1 => "1 CPU".to_owned(),
+            more => format!("{more} CPUs"),
+        };
+        step(progress, &format!("{host} with {}, {processors} ({how})", world.description.kernel), || {
             let machine = world.boot(&images, options)?;
             world.wait(host, machine, deadline, |_| true)
         })?;
@@ -299,7 +319,7 @@ impl World {
         let mut command = images.emulator.command();
         command.arg("-name").arg(format!("xweave-lab-{}", self.name));
         command.current_dir(&self.folder.0);
-        let processors = options.processors.unwrap_or_else(|| description.accelerator.processors());
+        let processors = description.processors;
         command.args(match options.steady {
             true => Accelerator::steady(),
             false => description.accelerator.arguments(processors > 1 && images.emulator.is_fit()),
@@ -307,7 +327,7 @@ impl World {
         command.arg("-smp").arg(processors.to_string());
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         let accelerator = description.accelerator;
-        let boot = Boot { accelerator, guests: description.guests, append: &options.append };
+        let boot = Boot { accelerator, processors, guests: description.guests, append: &options.append };
         description.kind.machine(&mut command, &boot);
         command.arg("-chardev").arg(format!("file,id=console,path={}", quoted(&self.folder.console_file())));
         command.args(["-serial", "chardev:console"]);

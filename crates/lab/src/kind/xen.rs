@@ -33,8 +33,9 @@ pub fn machine(qemu: &mut Command, boot: &Boot<'_>) {
     // `eager-fpu`: registers that are switched when they are first used are not, as QEMU 7.2's AVX
     // instructions do not ask whether that has been done.
     qemu.arg(format!(
-        "com1=115200,8n1 console=com1 dom0_mem={DOM0_MEMORY}M,max:{DOM0_MEMORY}M dom0_max_vcpus=1 \
-         cpuidle=0 spec-ctrl=no,eager-fpu xpti=no"
+        "com1=115200,8n1 console=com1 dom0_mem={DOM0_MEMORY}M,max:{DOM0_MEMORY}M dom0_max_vcpus={} \
+         cpuidle=0 spec-ctrl=no,eager-fpu xpti=no",
+        boot.processors
     ));
     // Multiboot modules: a file name and its arguments up to a comma; a doubled comma is one of the text.
     let arguments = format!("console=hvc0 quiet panic=-1 mitigations=off {}", boot.append).replace(',', ",,");
