@@ -79,11 +79,12 @@ fuzz: setup
 	@scripts/fuzz $(SECONDS) $(TARGET)
 
 # MINUTES bounds a run; KERNEL is 6.12 or 6.1; docs/soak.md. SEED, ONLY=FUNCTION,… and BATCH if need be.
+# EMULATOR=3 only tests what emulates the kernel, in three boots of ROUNDS=30.
 soak: build
 	@$(CARGO) build --quiet --release --package xweave-soak
 	@target/$(TRIPLE)/release/xweave-soak $(XWEAVE) --kernel $(KERNEL) --minutes $(MINUTES) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)') $(if $(BATCH),--batch $(BATCH)) \
-		$(if $(FRESH),--fresh) $(if $(REPORT),--report) $(if $(JSON),--json)
+		$(if $(EMULATOR),--emulator $(EMULATOR) $(if $(ROUNDS),--rounds $(ROUNDS))) $(if $(FRESH),--fresh) $(if $(REPORT),--report) $(if $(JSON),--json)
 
 # ARGS: further arguments of the case's own.
 case:

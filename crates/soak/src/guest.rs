@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use xweave_interrupt as interrupt;
-use xweave_lab::{Command, Event, ExecChild, Kind, Options, World};
+use xweave_lab::{Command, Description, Event, ExecChild, Kind, Options, World};
 
 /// The load, and what makes it.
 const LOAD: &str = include_str!("../guest/load.sh");
@@ -118,7 +118,12 @@ impl Guest {
 
     /// The release of its kernel.
     pub fn release(&self) -> &str {
-        &self.world.description().kernel
+        &self.description().kernel
+    }
+
+    /// Description of its world.
+    pub fn description(&self) -> &Description {
+        self.world.description()
     }
 
     /// How long this machine has worked for it.

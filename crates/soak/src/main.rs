@@ -4,12 +4,14 @@
 //! The guest is a world of the lab's with several processors. Weaving is controlled from this machine, so that
 //! only loading and attaching are emulated. docs/soak.md says what it shows, and what it does not.
 //!
-//! Modules, in the order of imports: `signs` is what ill kernels say; `bisect` finds minimal sets; `batch` is what is
-//! woven at a time; `state` how far it has come; `stack` where processors hang; `guest` the machine; `population` its functions; `weave` weaves one
-//! batch; `soak` all of them; `summary` is a soak in figures, and `report` tells them.
+//! Modules, in the order of imports: `signs` has the messages of ill kernels; `bisect` finds minimal sets; `batch` is what is
+//! woven at a time; `state` how far it has come; `stack` where processors hang; `guest` the machine; `emulator` tests what
+//! emulates it; `population` its functions; `weave` weaves one batch; `soak` all of them; `summary` is a soak in figures,
+//! and `report` prints them.
 
 mod batch;
 mod bisect;
+mod emulator;
 mod error;
 mod guest;
 mod population;
@@ -31,6 +33,9 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use xweave_interrupt as interrupt;
+
+/// Rounds of the test of the emulator with which a soak begins.
+const ROUNDS_FIRST: u32 = 3;
 
 /// Weaves every function of a kernel that can be hooked, and finds those that harm it
 #[derive(Parser)]
@@ -62,6 +67,12 @@ struct Args {
     /// With --report: as one JSON document
     #[arg(long, requires = "report")]
     json: bool,
+    /// Test the emulator only: patch the kernel's code while all its processors run it, in so many boots, one after the other
+    #[arg(long, value_name = "BOOTS", conflicts_with_all = ["report", "only", "fresh"])]
+    emulator: Option<u32>,
+    /// Rounds of patching in each boot
+    #[arg(long, default_value_t = 30, requires = "emulator")]
+    rounds: u32,
     /// Where states and consoles are kept
     #[arg(long, default_value = "target/soak")]
     folder: PathBuf,
@@ -120,6 +131,10 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.fresh || others {
         forget(&state, &folder)?;
     }
+    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
+    if let Some(boots) = args.emulator {
+        return Ok(test_emulator(&setup(args, &name)?, boots, args.rounds)?);
+    }
     let known = State::load(&state)?.map(|known| known.seed);
     let seed = match (args.seed, known) {
         (Some(wanted), Some(known)) if wanted != known => {
@@ -131,10 +146,13 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         (Some(seed), _) | (None, Some(seed)) => seed,
         (None, None) => fastrand::u64(..1_000_000_000),
     };
-    let xweave = args.xweave.canonicalize().at("find", &args.xweave)?;
-    let world = format!("soak-{}", name.replace('.', "-"));
+    let setup = setup(args, &name)?;
+    // A kernel that the emulator harms says nothing of what is woven.
+    if known.is_none() && test_emulator(&setup, 1, ROUNDS_FIRST)? != ExitCode::SUCCESS {
+        return Ok(ExitCode::FAILURE);
+    }
     let options = Options {
-        setup: guest::Setup { xweave, kernel: args.kernel.clone(), world },
+        setup,
         folder,
         state,
         until: soak::deadline(args.minutes),
@@ -142,8 +160,31 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         only: args.only.clone(),
         seed,
     };
-    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
     Ok(work(&options)?)
+}
+
+/// Makes the description of the guest of a soak with this name.
+fn setup(args: &Args, name: &str) -> Result<guest::Setup, Error> {
+    let xweave = args.xweave.canonicalize().at("find", &args.xweave)?;
+    let world = format!("soak-{}", name.replace('.', "-"));
+    Ok(guest::Setup { xweave, kernel: args.kernel.clone(), world })
+}
+
+/// Tests the emulator in a number of boots, and prints a line for each.
+fn test_emulator(setup: &guest::Setup, boots: u32, rounds: u32) -> Result<ExitCode, Error> {
+    let mut code = ExitCode::SUCCESS;
+    for boot in 1..=boots {
+        let trial = emulator::test_emulator(setup, rounds);
+        if trial.is_err() {
+            guest::down(&setup.world)?;
+        }
+        let trial = trial?;
+        print!("{}", report::report_trial(boot, boots, rounds, &trial));
+        if trial.sick.is_some() {
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
 }
 
 fn work(options: &Options) -> Result<ExitCode, Error> {

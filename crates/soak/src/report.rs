@@ -1,6 +1,7 @@
 //! What a soak has come to, for people: the answer in a line, then the figures.
 
 use crate::batch::Place;
+use crate::emulator::Trial;
 use crate::state::Death;
 use crate::summary::Summary;
 use std::collections::BTreeMap;
@@ -22,6 +23,20 @@ pub fn report(of: &Summary) -> String {
         let _ = writeln!(text, "\nTo find these, kernels were killed {} more times.", of.killed_again);
     }
     text
+}
+
+/// Formats the line of a boot in which the emulator was tested.
+pub fn report_trial(boot: u32, boots: u32, rounds: u32, trial: &Trial) -> String {
+    let Trial { emulator, kernel, processors, .. } = trial;
+    let end = match &trial.sick {
+        None => "the kernel is well".to_owned(),
+        Some(sick) => format!("the kernel {}: {}", sick.kind, sick.evidence),
+    };
+    format!(
+        "boot {boot} of {boots}: {emulator}, {processors} CPUs, Linux {kernel}: {} of {rounds} rounds in {} s; {end}\n",
+        trial.rounds,
+        trial.took.as_secs(),
+    )
 }
 
 /// The answer, and the figures behind it.
