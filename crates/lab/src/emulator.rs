@@ -17,12 +17,13 @@ pub const QEMU: &str = "qemu-system-x86_64";
 /// The first version that is fit for the lab.
 ///
 /// Older ones run code after it was patched as it was before, where one emulated processor patches it under the other's
-/// feet, as attaching probes does: kernels died of it within seconds (7.2) or a minute (10.0.2), and none did of 10.0.13
-/// and 11.1.3 in as many minutes. And under 7.2, a guest of KVM on Linux 7.3 reads a wrong size of its XSAVE area and
+/// feet, as attaching probes does: kernels died of it within seconds (7.2) or a minute (10.0.2). Of 10.0.13 and 11.1.3 none
+/// did in as many minutes on an idle machine; under 11.1.3 on a busy one, one did after four minutes (`make soak
+/// EMULATOR=3` tests it). And under 7.2, a guest of KVM on Linux 7.3 reads a wrong size of its XSAVE area and
 /// does not boot.
 const FIT: [u32; 3] = [10, 0, 13];
 
-/// The packages with it, of the suite that has the newest.
+/// Packages of QEMU, of the suite that has the newest.
 const PACKAGES: [&str; 4] = [
     "qemu-system-x86/trixie-backports",
     "qemu-system-common/trixie-backports",
@@ -37,7 +38,7 @@ const LIBRARIES: &str = "trixie";
 pub struct Emulator {
     /// The root of the unpacked packages; `None` for the system's program.
     root: Option<PathBuf>,
-    /// What it prints of its version.
+    /// Version, as `--version` prints it in its first line.
     pub version: String,
 }
 
@@ -122,7 +123,7 @@ fn unpack(apt: &Apt, work: &Path) -> Result<()> {
     Err(Error::Package { package: PACKAGES[0].into(), missing: format!("usr/bin/{QEMU}") })
 }
 
-/// Whether a version, as `QEMU emulator version 11.1.3 (Debian …)`, is [fit](FIT).
+/// Reports whether a version, such as `QEMU emulator version 11.1.3 (Debian …)`, is [fit](FIT).
 fn is_fit(version: &str) -> bool {
     let number = version.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
     let mut numbers = number.unwrap_or_default().split('.').map(|part| part.parse().unwrap_or(0));

@@ -27,6 +27,8 @@ pub struct Trial {
     pub took: Duration,
     /// Failure of the kernel. `None` if it came through all rounds.
     pub sick: Option<Sick>,
+    /// The kernel's console.
+    pub console: String,
 }
 
 /// Boots a guest and patches its kernel in a number of rounds.
@@ -41,14 +43,15 @@ pub fn test_emulator(setup: &Setup, rounds: u32) -> Result<Trial, Error> {
             return Err(error);
         }
     };
-    let description = guest.description();
+    let (description, console) = (guest.description(), guest.console());
     let trial = Trial {
         emulator: description.emulator.clone(),
         kernel: description.kernel.clone(),
         processors: description.processors,
-        rounds: count_rounds(&guest.console()),
+        rounds: count_rounds(&console),
         took: begun.elapsed(),
         sick,
+        console,
     };
     guest.end()?;
     Ok(trial)

@@ -133,7 +133,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
     if let Some(boots) = args.emulator {
-        return Ok(test_emulator(&setup(args, &name)?, boots, args.rounds)?);
+        return Ok(test_emulator(&setup(args, &name)?, &folder, boots, args.rounds)?);
     }
     let known = State::load(&state)?.map(|known| known.seed);
     let seed = match (args.seed, known) {
@@ -148,7 +148,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let setup = setup(args, &name)?;
     // A kernel that the emulator harms says nothing of what is woven.
-    if known.is_none() && test_emulator(&setup, 1, ROUNDS_FIRST)? != ExitCode::SUCCESS {
+    if known.is_none() && test_emulator(&setup, &folder, 1, ROUNDS_FIRST)? != ExitCode::SUCCESS {
         return Ok(ExitCode::FAILURE);
     }
     let options = Options {
@@ -170,8 +170,8 @@ fn setup(args: &Args, name: &str) -> Result<guest::Setup, Error> {
     Ok(guest::Setup { xweave, kernel: args.kernel.clone(), world })
 }
 
-/// Tests the emulator in a number of boots, and prints a line for each.
-fn test_emulator(setup: &guest::Setup, boots: u32, rounds: u32) -> Result<ExitCode, Error> {
+/// Tests the emulator in a number of boots, and prints a line for each. Keeps the console of a kernel that failed.
+fn test_emulator(setup: &guest::Setup, folder: &Path, boots: u32, rounds: u32) -> Result<ExitCode, Error> {
     let mut code = ExitCode::SUCCESS;
     for boot in 1..=boots {
         let trial = emulator::test_emulator(setup, rounds);
@@ -182,6 +182,9 @@ fn test_emulator(setup: &guest::Setup, boots: u32, rounds: u32) -> Result<ExitCo
         print!("{}", report::report_trial(boot, boots, rounds, &trial));
         if trial.sick.is_some() {
             code = ExitCode::FAILURE;
+            let path = folder.join(format!("emulator-{boot}.console"));
+            fs::write(&path, &trial.console).at("write", &path)?;
+            println!("    its console: {}", path.display());
         }
     }
     Ok(code)
