@@ -27,7 +27,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Bring a world up, and leave it running.
+    /// Start a world, and leave it running.
     #[command(after_help = "Example:\n  xweave lab up kvm --kernel 7.3 --guest-kernel 6.1 --name mixed")]
     Up(UpArgs),
     /// Bring a world up, run a command in its host, end the world. Exits as the command did (125: the lab failed).

@@ -20,7 +20,7 @@ const GUEST_INIT: &str = include_str!("../init/guest-init.sh");
 const GUEST_AGENT: &str = include_str!("../init/guest-agent.sh");
 const PROBE_INIT: &str = include_str!("../init/probe-init.sh");
 
-/// What the host inserts before its root image can be mounted; the rest it loads from there.
+/// Modules that the host inserts before it can mount its root image, from which it loads the rest.
 /// (`ext4` asks for `crc32c` by name, which no dependency says; from 6.14 on it is part of the kernel's library.)
 const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "crc32c_generic?", "ext4"];
 const PROBE_MODULES: &[&str] = &["kvm_amd", "kvm_intel"];
@@ -52,9 +52,9 @@ pub fn probe_ingredients() -> String {
 
 /// The archives of a world.
 pub struct Initrds {
-    /// Of the emulated host; holds the guests' kernel and archive too.
+    /// Archive of the emulated host, with the guests' kernel and archive.
     pub host: Vec<u8>,
-    /// Of the probe.
+    /// Archive of the probe.
     pub probe: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ fn static_busybox() -> Result<PathBuf> {
     Err(missing())
 }
 
-/// Whether an executable needs no interpreter, which would load its libraries.
+/// Reports whether an executable needs no interpreter to load libraries.
 fn is_static(data: &[u8]) -> bool {
     let program = ElfFile64::<Endianness>::parse(data);
     program.is_ok_and(|program| {
@@ -143,7 +143,7 @@ pub struct Guests {
     pub processors: u32,
 }
 
-/// What differs from world to world, as an archive that follows the host's.
+/// Builds the archive of one world, to follow the host's: program, settings and token.
 pub fn world(xweave: &[u8], kind: Kind, guests: &Guests, token: &str) -> io::Result<Vec<u8>> {
     let Guests { number, processors } = guests;
     let config = format!(
@@ -183,7 +183,7 @@ pub fn program(path: &Path) -> Result<Vec<u8>> {
     stripped.unwrap_or(Ok(data))
 }
 
-/// Writes archives one after the other.
+/// Writes archives into a file, in their order.
 pub fn write(path: &Path, archives: &[&[u8]]) -> Result<()> {
     let mut file = std::fs::File::create(path).at("create", path)?;
     archives.iter().try_for_each(|a| file.write_all(a)).at("write", path)

@@ -17,12 +17,12 @@ use std::time::Duration;
 /// The word for the newest kernel that any suite has.
 pub const NEWEST: &str = "newest";
 
-/// Package lists of the newer suites that are older are fetched again before "there is no such kernel" is said.
+/// Age from which the newer suites' package lists are fetched again before a kernel counts as missing.
 const OLD: Duration = Duration::from_secs(60 * 60);
 /// … and that old before the newest kernel is chosen.
 const OLD_FOR_NEWEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Which of Debian's kernels of a series.
+/// Flavour of a Debian kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
     /// For guests of clouds.
@@ -37,7 +37,7 @@ impl Flavour {
     /// All flavours, the one that most worlds boot first.
     pub const ALL: [Self; 3] = [Self::Cloud, Self::Generic, Self::Realtime];
 
-    /// How its packages' names end.
+    /// Returns the end of the packages' names.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Cloud => "-cloud-amd64",
@@ -55,7 +55,7 @@ impl Flavour {
         }
     }
 
-    /// Whether a release, as `6.12.117+deb12-cloud-amd64`, is of this flavour.
+    /// Reports whether a release, such as `6.12.117+deb12-cloud-amd64`, is of this flavour.
     pub fn has(self, release: &str) -> bool {
         // The generic suffix ends all names: what is before it must not be a word, as `cloud`.
         release.strip_suffix(self.suffix()).is_some_and(|rest| {
@@ -74,7 +74,7 @@ enum Origin {
     Suites,
 }
 
-/// A kernel as Debian packages it.
+/// A Debian kernel package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     /// The package: `linux-image-RELEASE`.
@@ -85,7 +85,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// What `uname -r` prints under this kernel.
+    /// Returns the kernel release, as `uname -r` prints it.
     pub fn release(&self) -> &str {
         self.package.strip_prefix(PREFIX).unwrap_or(&self.package)
     }
@@ -138,7 +138,7 @@ impl<'a> Kernels<'a> {
         Ok(newest.filter(|kernel| self.is_whole(kernel)).collect())
     }
 
-    /// Whether all of its files can be had: archives keep the names of some kernels longer than these.
+    /// Reports whether the archive has all packages of a kernel: it lists some longer than it has their files.
     fn is_whole(&self, kernel: &Kernel) -> bool {
         let apt = self.apt(kernel);
         let Ok(depends) = apt.control_field(&kernel.package, "Depends") else { return false };
@@ -198,7 +198,7 @@ impl<'a> Kernels<'a> {
         KernelFiles::find(kernel, folder)
     }
 
-    /// A folder with what `extract` makes of the kernel's files, which are not kept for it. The folder is made once, and
+    /// Returns a folder with the output of `extract`, which reads the kernel's files. The folder is made once, and
     /// known by `kind`, a word.
     pub fn extract(
         &self,
@@ -259,7 +259,7 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// What each apt state has.
+    /// Lists the kernel packages of each apt state.
     fn offers(&self) -> Result<Vec<Offer<'_>>> {
         let suites = self.suites.as_ref().filter(|suites| suites.age_of_lists().is_some());
         let states = [(Origin::Machine, Some(&self.machine)), (Origin::Suites, suites)];
@@ -296,14 +296,14 @@ impl<'a> Kernels<'a> {
     }
 }
 
-/// The list of built-in modules, beside the modules.
+/// File name of the list of built-in modules, in the folder of the modules.
 pub(crate) const BUILTIN: &str = "modules.builtin";
 
-/// The file of a cache entry that tells which kernel it is.
+/// File name of a cache entry's description of its kernel.
 const KERNEL_FILE: &str = "kernel.json";
 
 impl Kernel {
-    /// What its files are kept under in the cache.
+    /// Returns the key of its files in the cache.
     pub fn key(&self) -> String {
         let package = format!("{}={}", self.package, self.version);
         Recipe::default().with("layout", "3").with("package", package).key()
@@ -345,7 +345,7 @@ const MODULES_IMAGE: &str = "modules.ext4";
 const MODULES_SIZE: &str = "1G";
 
 fn make_image(files: &KernelFiles, work: &Path) -> Result<()> {
-    // The folder with RELEASE in it; the kernel's image beside the modules goes along, for tools that look for it there.
+    // The parent of RELEASE. The kernel's image beside the modules is included, for tools that look for it there.
     let modules = files.modules.parent().unwrap_or(work);
     let mut command = Command::new("mke2fs");
     // Files may belong to the user who built them; in the image they are root's.
@@ -420,7 +420,7 @@ fn newest_first<'n>(names: &'n str, series: &str, flavour: Flavour) -> Vec<&'n s
     found
 }
 
-/// Whether a release is of that series, or is that version.
+/// Reports whether a release belongs to a series, or is that version.
 fn is_of_series(release: &str, series: &str) -> bool {
     series == NEWEST
         || release
@@ -428,7 +428,7 @@ fn is_of_series(release: &str, series: &str) -> bool {
             .is_some_and(|rest| rest.starts_with(['.', '+', '-']) && has_two_numbers(release))
 }
 
-/// Whether a release begins with a full version: meta packages are called `linux-image-6.12-amd64`.
+/// Reports whether a release begins with a full version: meta packages are called `linux-image-6.12-amd64`.
 fn has_two_numbers(release: &str) -> bool {
     release.split(['+', '-']).next().is_some_and(|version| version.split('.').count() > 2)
 }

@@ -8,7 +8,7 @@ use crate::kernel::Flavour;
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 
-/// What kind of world.
+/// Kind of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -18,15 +18,15 @@ pub enum Kind {
     Xen,
 }
 
-/// How many guests a world has unless it is said.
+/// Default number of guests of a world.
 pub(crate) const GUESTS: u32 = 2;
 
-/// Which QEMU runs the guests of a KVM host.
+/// QEMU that runs the guests of a KVM host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Qemu {
-    /// That of the Debian release: 7.2 in Debian 12.
+    /// QEMU of the Debian release: 7.2 in Debian 12.
     Release,
-    /// That of the release's backports: 10.0 for Debian 12.
+    /// QEMU of the release's backports: 10.0 for Debian 12.
     Backports,
 }
 
@@ -34,26 +34,26 @@ pub enum Qemu {
 const QEMU: &str = "qemu-system-x86";
 const OF_QEMU: [&str; 3] = ["qemu-system-common", "qemu-system-data", "seabios"];
 
-/// What the images of a kind are made of.
+/// Contents of the images of a kind.
 pub(crate) struct Spec {
     /// The flavour of all domains' kernel.
     pub flavour: Flavour,
-    /// What the root image has installed besides Debian's smallest base.
+    /// Packages of the root image, besides Debian's smallest base.
     pub packages: &'static str,
     /// The Debian package of the hypervisor, where it is not the host's kernel.
     pub hypervisor: Option<&'static str>,
-    /// What a guest inserts.
+    /// Modules that a guest inserts.
     pub guest_modules: &'static [&'static str],
-    /// What a guest's init keeps running.
+    /// Programs that a guest's init restarts.
     pub guest_inittab: &'static str,
-    /// Run by the host when it has its file systems and the bridge: what guests need besides.
+    /// Script of the host, run when it has its file systems and the bridge: prepares for guests.
     pub host_script: &'static str,
-    /// Run by the host with a guest's number: starts it.
+    /// Script of the host, run with a guest's number: starts that guest.
     pub guest_script: &'static str,
 }
 
 impl Spec {
-    /// What the root image of a Debian release has installed besides its smallest base, with that QEMU.
+    /// Returns the packages of the root image of a Debian release, besides its smallest base, with a given QEMU.
     pub fn packages(&self, qemu: Qemu, suite: &str) -> String {
         match qemu {
             Qemu::Release => self.packages.to_owned(),

@@ -104,13 +104,18 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 #[test]
 fn a_world_from_up_to_down() {
     let Some(lab) = Lab::new() else { return };
-    lab.succeed(&["up", "kvm", "--guests", "2"]);
+    lab.succeed(&["up", "kvm", "--guests", "2", "--guest-smp", "3"]);
+    assert_eq!(lab.list()["worlds"][0]["guest_processors"], 3);
+    assert_eq!(lab.succeed(&["exec", "kvm", "vm1", "--", "nproc"]), "3\n");
 
     for (domain, name) in [("host", "host\n"), ("vm1", "vm1\n"), ("vm2", "vm2\n")] {
         assert_eq!(lab.succeed(&["exec", "kvm", domain, "--", "hostname"]), name);
     }
     let queues = lab.succeed(&["exec", "kvm", "vm1", "--", "ls", "/sys/class/net/eth0/queues"]);
-    assert_eq!(queues.split_whitespace().collect::<Vec<_>>(), ["rx-0", "rx-1", "tx-0", "tx-1"]);
+    assert_eq!(
+        queues.split_whitespace().collect::<Vec<_>>(),
+        ["rx-0", "rx-1", "rx-2", "tx-0", "tx-1", "tx-2"]
+    );
     for domain in ["host", "vm1"] {
         let mounts = lab.succeed(&["exec", "kvm", domain, "--", "cat", "/proc/mounts"]);
         for folder in ["/sys/kernel/debug", "/sys/kernel/tracing", "/sys/fs/bpf"] {
