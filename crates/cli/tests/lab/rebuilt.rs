@@ -2,6 +2,9 @@
 
 use crate::world::World;
 
+/// The lab's script in the host that starts a guest.
+const LAB_SCRIPT: &str = "/run/lab/host-guest.sh";
+
 /// That; the usual one comes back with the end of this.
 pub struct Rebuilt<'w>(&'w World);
 
@@ -9,7 +12,7 @@ impl<'w> Rebuilt<'w> {
     /// By the lab's script for guests, edited by these commands of sed.
     pub fn new(world: &'w World, edit: &str) -> Self {
         world.write("host", "/tmp/rebuilt.sed", edit);
-        world.run("host", "sed -f /tmp/rebuilt.sed /run/lab/host-guest.sh >/tmp/rebuilt.sh");
+        world.run("host", &format!("sed -f /tmp/rebuilt.sed {LAB_SCRIPT} >/tmp/rebuilt.sh"));
         world.guests_restart();
         let rebuilt = Self(world);
         rebuilt.start("/tmp/rebuilt.sh");
@@ -17,7 +20,7 @@ impl<'w> Rebuilt<'w> {
     }
 
     fn start(&self, script: &str) {
-        self.0.run("host", &replace_by(script));
+        self.0.run("host", &replace_by("vm2", script));
         self.0.until("vm2", "true");
     }
 }
@@ -26,17 +29,25 @@ impl Drop for Rebuilt<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // A second failure would end the tests that follow.
-            self.0.try_run("host", &replace_by("/run/lab/host-guest.sh"));
+            self.0.try_run("host", &replace_by("vm2", LAB_SCRIPT));
         } else {
-            self.start("/run/lab/host-guest.sh");
+            self.start(LAB_SCRIPT);
         }
     }
 }
 
-/// Ends the second guest's QEMU and starts another as that script does.
-fn replace_by(script: &str) -> String {
+/// Restarts a guest in another QEMU.
+pub fn restart(world: &World, guest: &str) {
+    world.guests_restart();
+    world.run("host", &replace_by(guest, LAB_SCRIPT));
+    world.until(guest, "true");
+}
+
+/// Makes a command that ends a guest's QEMU and starts another as a script does.
+fn replace_by(guest: &str, script: &str) -> String {
+    let number = guest.trim_start_matches("vm");
     format!(
-        "pid=$(cat /run/lab/vm2/pid) && kill $pid && while [ -e /proc/$pid ]; do sleep 0.1; done
-         sh {script} 2"
+        "pid=$(cat /run/lab/{guest}/pid) && kill $pid && while [ -e /proc/$pid ]; do sleep 0.1; done
+         sh {script} {number}"
     )
 }

@@ -169,6 +169,15 @@ impl World {
         }
     }
 
+    /// Reports whether KVM has ended a guest that it cannot emulate, as QEMU's log tells.
+    ///
+    /// Seen in emulated hosts of Linux 7.3, and never of 6.12: an access to a device (`iowrite8`, `iowrite16`) counts as one in
+    /// the delivery of an event, which KVM does not emulate (KVM_INTERNAL_ERROR_DELIVERY_EV), and QEMU stops the guest.
+    pub fn is_ended_by_kvm(&self, guest: &str) -> bool {
+        let log = format!("grep -q 'KVM internal error. Suberror: 3' /run/lab/{guest}/qemu.log");
+        self.try_run("host", &log).status.success()
+    }
+
     /// Hard-resets a guest; comes back when it is up again, with all its CPUs.
     pub fn reset(&self, domain: &str) {
         self.guests_restart();
