@@ -174,7 +174,7 @@ const SERVER: &str = "ip addr add 10.78.0.2/24 dev eth1 && ip link set eth1 up &
 const NO_MACVTAP: &str = "ip link del macvtap0; ip netns del beside";
 
 /// The second guest with that device and server; edited otherwise, too, and the device with more options of QEMU's. `None` if
-/// KVM has ended it, as it does on Linux 7.3 at the guest's first access to this device.
+/// KVM has ended it, as that of Linux 7.3 may at the guest's first access to this device.
 fn with_macvtap<'w>(world: &'w World, edit: &str, netdev: &str, device: &str) -> Option<Rebuilt<'w>> {
     world.run("host", MACVTAP);
     let (netdev, device) = (
