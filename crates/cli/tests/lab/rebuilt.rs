@@ -20,7 +20,7 @@ impl<'w> Rebuilt<'w> {
     }
 
     fn start(&self, script: &str) {
-        self.0.run("host", &replace_by("vm2", script));
+        self.0.run("host", &replace_by(script));
         self.0.until("vm2", "true");
     }
 }
@@ -29,25 +29,17 @@ impl Drop for Rebuilt<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // A second failure would end the tests that follow.
-            self.0.try_run("host", &replace_by("vm2", LAB_SCRIPT));
+            self.0.try_run("host", &replace_by(LAB_SCRIPT));
         } else {
             self.start(LAB_SCRIPT);
         }
     }
 }
 
-/// Restarts a guest in another QEMU.
-pub fn restart(world: &World, guest: &str) {
-    world.guests_restart();
-    world.run("host", &replace_by(guest, LAB_SCRIPT));
-    world.until(guest, "true");
-}
-
-/// Makes a command that ends a guest's QEMU and starts another as a script does.
-fn replace_by(guest: &str, script: &str) -> String {
-    let number = guest.trim_start_matches("vm");
+/// Makes a command that ends the second guest's QEMU and starts another as a script does.
+fn replace_by(script: &str) -> String {
     format!(
-        "pid=$(cat /run/lab/{guest}/pid) && kill $pid && while [ -e /proc/$pid ]; do sleep 0.1; done
-         sh {script} {number}"
+        "pid=$(cat /run/lab/vm2/pid) && kill $pid && while [ -e /proc/$pid ]; do sleep 0.1; done
+         sh {script} 2"
     )
 }

@@ -16,7 +16,6 @@ use crate::{
     clean::assert_clean,
     clocks::monitor,
     merge::KSM,
-    rebuilt::restart,
     world::{AGENT, DOMAINS, Running, World, signalled},
 };
 
@@ -114,6 +113,11 @@ fn goes_on(world: &World, merge: &str, guest: &str, pids: &mut [String; 2]) -> S
 #[ignore = "minutes: make lab-test"]
 fn every_file_holds_what_was_written_to_it_whatever_befalls_who_merges() {
     let Some(world) = World::find("merging under fire") else { return };
+    // Seen in each of three runs on 7.3: `World::is_ended_by_kvm`.
+    if world.run("host", "uname -r").starts_with("7.") {
+        println!("SKIPPED: merging under fire: KVM of Linux 7 ends emulated guests that were migrated");
+        return;
+    }
     let minutes = env::var(MINUTES).ok().and_then(|text| text.parse().ok()).unwrap_or(10);
     let settings = world.run("host", KSM);
     let mut pids = GUESTS.map(|guest| pid(&world, guest));
@@ -124,13 +128,6 @@ fn every_file_holds_what_was_written_to_it_whatever_befalls_who_merges() {
     let merge = format!("xweave merge --every 1s {DOMAINS} --include /fire --allow inject");
     let (mut chance, mut kills, mut agents, mut moves, mut saved) = (Chance(1), 0, 0, 0, Vec::new());
     while Instant::now() < deadline {
-        if GUESTS.iter().any(|guest| world.is_ended_by_kvm(guest)) {
-            println!(
-                "SKIPPED: the rest of merging under fire: KVM of this kernel ended a guest; {moves} migrations"
-            );
-            GUESTS.iter().for_each(|guest| restart(&world, guest));
-            return;
-        }
         // Guests that work take ten seconds and more to say what they have.
         let tenths = 10 + chance.below(300);
         world.try_run(
