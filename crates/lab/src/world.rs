@@ -16,6 +16,7 @@ use serde::Serialize;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -173,24 +174,27 @@ fn remove(folder: &Folder) -> Result<()> {
     }
 }
 
+/// Checks that a number, if there is one, is in a range, for which `rule` is the text.
+fn check(
+    what: &'static str,
+    number: Option<u32>,
+    range: RangeInclusive<u32>,
+    rule: &'static str,
+) -> Result<()> {
+    match number.filter(|number| !range.contains(number)) {
+        Some(wrong) => Err(Error::Name { what, name: wrong.to_string(), rule }),
+        None => Ok(()),
+    }
+}
+
 impl World {
     /// Brings a world up: builds what images are missing, starts the host, and waits until the host
     /// and every guest answer. If that fails, everything it started is ended.
     pub fn up(options: &Options, progress: Progress<'_>) -> Result<Self> {
-        if options.guests > MOST_GUESTS {
-            let name = options.guests.to_string();
-            return Err(Error::Name { what: "number of guests", name, rule: "0 to 16" });
-        }
-        if let Some(wrong) = options.processors.filter(|number| !(1..=MOST_PROCESSORS).contains(number)) {
-            let name = wrong.to_string();
-            return Err(Error::Name { what: "number of CPUs", name, rule: "1 to 16" });
-        }
-        if let Some(wrong) =
-            options.guest_processors.filter(|number| !(1..=MOST_GUEST_PROCESSORS).contains(number))
-        {
-            let name = wrong.to_string();
-            return Err(Error::Name { what: "number of CPUs of a guest", name, rule: "1 to 4" });
-        }
+        check("number of guests", Some(options.guests), 0..=MOST_GUESTS, "0 to 16")?;
+        check("number of CPUs", options.processors, 1..=MOST_PROCESSORS, "1 to 16")?;
+        let most = 1..=MOST_GUEST_PROCESSORS;
+        check("number of CPUs of a guest", options.guest_processors, most, "1 to 4")?;
         if options.steady && options.kind != Kind::Xen {
             return Err(Error::Steady);
         }
@@ -252,11 +256,11 @@ impl World {
             Accelerator::Tcg => "software emulation",
         };
         let host = options.kind.host();
-        let processors = match processors {
+        let cpus = match processors {
             1 => "1 CPU".to_owned(),
             more => format!("{more} CPUs"),
         };
-        step(progress, &format!("{host} with {}, {processors} ({how})", world.description.kernel), || {
+        step(progress, &format!("{host} with {}, {cpus} ({how})", world.description.kernel), || {
             let machine = world.boot(&images, options)?;
             world.wait(host, machine, deadline, |_| true)
         })?;

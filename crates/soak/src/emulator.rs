@@ -31,17 +31,14 @@ pub struct Trial {
     pub console: String,
 }
 
-/// Boots a guest and patches its kernel in a number of rounds.
+/// Boots a guest and patches its kernel in a number of rounds. Leaves the guest behind if it fails.
 pub fn test_emulator(setup: &Setup, rounds: u32) -> Result<Trial, Error> {
     let mut guest = Guest::boot(setup)?;
     let begun = Instant::now();
     let sick = match guest.shell(&format!("set -- {rounds}\n{PATCH}")) {
         Ok(_) => None,
         Err(Stop::Sick(sick)) => Some(sick),
-        Err(Stop::Error(error)) => {
-            guest.end()?;
-            return Err(error);
-        }
+        Err(Stop::Error(error)) => return Err(error),
     };
     let (description, console) = (guest.description(), guest.console());
     let trial = Trial {
