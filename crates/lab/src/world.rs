@@ -2,13 +2,13 @@
 
 use crate::accelerator::Accelerator;
 use crate::cache::Cache;
-use crate::emulator::QEMU;
+use crate::emulator::{Emulator, QEMU};
 use crate::error::{At, Error, Result};
 use crate::exec::client::{Address, ExecChild};
 use crate::exec::protocol::{Alive, Command, PORT};
 use crate::images::{Choice, Images};
 use crate::initrd;
-use crate::kind::{Boot, GUESTS, HYPERVISOR, KERNEL, Kind, Qemu};
+use crate::kind::{Boot, GUESTS, HYPERVISOR, KERNEL, Kind, PLUGIN, Qemu};
 use crate::process::{Identity, last_lines, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
 use crate::runtime::{self, Description, Folder, MONITOR, State};
@@ -187,6 +187,11 @@ fn check(
     }
 }
 
+/// Reports whether emulated processors have a thread each. Those of a steady machine take turns in one, by the instruction.
+fn may_have_threads(options: &Options, images: &Images) -> bool {
+    !options.steady && images.emulator.is_fit()
+}
+
 impl World {
     /// Brings a world up: builds what images are missing, starts the host, and waits until the host
     /// and every guest answer. If that fails, everything it started is ended.
@@ -221,7 +226,8 @@ impl World {
         let token = random_hex(16)?;
         let token_file = folder.token_file();
         fs::write(&token_file, &token).at("write", &token_file)?;
-        let processors = options.processors.unwrap_or_else(|| accelerator.processors());
+        let threads = may_have_threads(options, &images);
+        let processors = options.processors.unwrap_or_else(|| accelerator.processors(threads));
         let guest_processors = options.guest_processors.unwrap_or_else(|| options.kind.guest_processors());
         let guests = initrd::Guests { number: options.guests, processors: guest_processors };
         let own = initrd::world(&program, options.kind, &guests, &token).at("make", folder.initrd_file())?;
@@ -232,6 +238,7 @@ impl World {
         if let Some(hypervisor) = &images.hypervisor {
             folder.link(HYPERVISOR, hypervisor)?;
         }
+        Emulator::write_plugin(&folder.0.join(PLUGIN))?;
 
         let mut world = Self {
             name: options.name.clone(),
@@ -324,10 +331,14 @@ impl World {
         command.arg("-name").arg(format!("xweave-lab-{}", self.name));
         command.current_dir(&self.folder.0);
         let processors = description.processors;
+        let threads = processors > 1 && may_have_threads(options, images);
         command.args(match options.steady {
             true => Accelerator::steady(),
-            false => description.accelerator.arguments(processors > 1 && images.emulator.is_fit()),
+            false => description.accelerator.arguments(threads),
         });
+        if threads && description.accelerator == Accelerator::Tcg {
+            command.args(["-plugin", &format!("./{PLUGIN}")]);
+        }
         command.arg("-smp").arg(processors.to_string());
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         let accelerator = description.accelerator;
