@@ -13,7 +13,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use xweave_text as text;
 
-use crate::{VERSION, limits, limits::Violation, message::FromAgent};
+use crate::{
+    VERSION, limits,
+    limits::Violation,
+    message::{FromAgent, Reply, Woven},
+};
 
 /// The most that one frame may carry.
 pub const MAX_FRAME: u32 = limits::LARGE_FRAME;
@@ -114,10 +118,35 @@ pub fn read_message<M: DeserializeOwned>(input: &mut impl Read) -> Result<M, Err
 /// Waits for one message of an agent, and checks it. `limit` is asked for when its length is known: how long a
 /// message may be depends on what the agent was asked before it sent it.
 pub fn read_from_agent(input: &mut impl Read, limit: impl FnOnce() -> u32) -> Result<FromAgent, Error> {
-    Ok(read_frame::<FromAgent>(input, limit)?.checked()?)
+    let body = read_body(input, limit)?;
+    let (length, limit) = (u32::try_from(body.len()).unwrap_or(u32::MAX), longest(&body));
+    if length > limit {
+        return Err(Error::TooLong { length, limit });
+    }
+    Ok(postcard::from_bytes::<FromAgent>(&body)?.checked()?)
+}
+
+/// How long a message of an agent may be, by the kind that its first bytes say it has. In another kind than these, each byte
+/// may become an empty text, of 24 bytes in memory: that is to be known before it is decoded.
+fn longest(body: &[u8]) -> u32 {
+    let is_as = |reply| {
+        let sample = postcard::to_stdvec(&FromAgent::Reply(reply)).unwrap_or_default();
+        sample.len() >= 2 && body.starts_with(&sample[..2])
+    };
+    if is_as(Reply::Btf(Vec::new())) || is_as(Reply::Code(Vec::new())) {
+        limits::LARGE_FRAME
+    } else if is_as(Reply::Woven(Woven::default())) {
+        limits::WOVEN_FRAME
+    } else {
+        limits::FRAME
+    }
 }
 
 fn read_frame<M: DeserializeOwned>(input: &mut impl Read, limit: impl FnOnce() -> u32) -> Result<M, Error> {
+    Ok(postcard::from_bytes(&read_body(input, limit)?)?)
+}
+
+fn read_body(input: &mut impl Read, limit: impl FnOnce() -> u32) -> Result<Vec<u8>, Error> {
     let mut length = [0u8; 4];
     match read_up_to(input, &mut length)? {
         0 => return Err(Error::Closed),
@@ -134,7 +163,7 @@ fn read_frame<M: DeserializeOwned>(input: &mut impl Read, limit: impl FnOnce() -
     if body.len() != length as usize {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
-    Ok(postcard::from_bytes(&body)?)
+    Ok(body)
 }
 
 /// Like `read_exact`, but tells how far it came when the stream ends.
@@ -186,5 +215,30 @@ mod tests {
         assert!(matches!(read_message::<Request>(&mut stream.as_slice()), Err(Error::Io(_))));
         let huge = u32::MAX.to_le_bytes();
         assert!(matches!(read_message::<Request>(&mut huge.as_slice()), Err(Error::TooLong { .. })));
+    }
+
+    /// A frame that begins as a reply does, and goes on with zeros: empty texts.
+    fn frame_of_zeros(reply: Reply, start: &[u8], length: u32) -> Vec<u8> {
+        let mut body = postcard::to_stdvec(&FromAgent::Reply(reply)).unwrap();
+        body.truncate(2);
+        body.extend(start);
+        body.resize(length as usize, 0);
+        [&length.to_le_bytes()[..], &body].concat()
+    }
+
+    #[test]
+    fn only_types_and_code_may_be_large() {
+        let read = |frame: Vec<u8>| read_from_agent(&mut frame.as_slice(), || limits::LARGE_FRAME);
+        // Modules are the sixteen million that these five bytes say, and each is some empty texts.
+        let vms = frame_of_zeros(Reply::Vms(Vec::new()), &[0x80, 0x80, 0x80, 0x08], 64 << 20);
+        assert!(matches!(read(vms), Err(Error::TooLong { limit: limits::FRAME, .. })));
+        let woven =
+            |length| frame_of_zeros(Reply::Woven(Woven::default()), &[0, 0xff, 0xff, 0xff, 7], length);
+        assert!(matches!(read(woven(17 << 20)), Err(Error::TooLong { limit: limits::WOVEN_FRAME, .. })));
+        // As long as an answer to a plan may be, with more in it than a plan has.
+        assert!(matches!(read(woven(16 << 20)), Err(Error::Decode(_))));
+        let types = 8_388_608u32;
+        let whole = frame_of_zeros(Reply::Btf(Vec::new()), &[0x80, 0x80, 0x80, 0x04], types + 6);
+        assert!(matches!(read(whole), Ok(FromAgent::Reply(Reply::Btf(bytes))) if bytes.len() == 8 << 20));
     }
 }

@@ -63,7 +63,7 @@ fn more_probes_than_there_are_cannot_have_been_left_out() {
 fn a_message_that_would_become_six_times_as_long_is_cut_before() {
     let domains = guest(|request, _| match request {
         Request::Btf(_) => {
-            let message = "\u{7f}".repeat(60 << 20);
+            let message = "\u{7f}".repeat(1_000_000);
             Some(Reply::Failed(Failure { kind: FailureKind::Unsupported, message }))
         }
         _ => None,
