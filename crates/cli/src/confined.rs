@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use xweave_guard::confine::attempt;
+use xweave_guard::confine::attempt::{self, Role};
 use xweave_interrupt as interrupt;
 
 use crate::{called, failure::Failure};
@@ -22,9 +22,9 @@ enum Work {
     Attempt {
         /// What
         name: String,
-        /// As one that may start compilers
-        #[arg(long)]
-        programs: bool,
+        /// As a reader, a compiler or a command
+        #[arg(value_parser = role)]
+        role: Role,
     },
     /// Have all of that tried, and tell what came of it
     Probe,
@@ -51,11 +51,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     called::this_process("xweave");
     match &args.work {
         Work::Layers => {
-            let layers = attempt::confine(false).map_err(fell_short)?;
+            let layers = attempt::confine(Role::Reader).map_err(fell_short)?;
             println!("{}", layers.encode());
         }
-        Work::Attempt { name, programs } => {
-            attempt::confine(*programs).map_err(fell_short)?;
+        Work::Attempt { name, role } => {
+            attempt::confine(*role).map_err(fell_short)?;
             println!("{}", attempt::tell(name));
         }
         Work::Probe => return probe(),
@@ -76,7 +76,7 @@ fn probe() -> Result<ExitCode, Failure> {
     }
     let mut succeeded = 0;
     for outcome in &outcomes {
-        let by = if outcome.programs { "compiler" } else { "reader" };
+        let by = outcome.role.name();
         succeeded += usize::from(!outcome.refused);
         let told = format!("{}  {}", if outcome.refused { "refused" } else { "NOT REFUSED" }, outcome.told);
         println!("{by:<9} {:<16} {}", outcome.name, told.trim());
@@ -85,6 +85,10 @@ fn probe() -> Result<ExitCode, Failure> {
         0 => Ok(ExitCode::SUCCESS),
         n => Err(Failure::Failed(format!("{n} of {} attempts were not refused", outcomes.len()))),
     }
+}
+
+fn role(name: &str) -> Result<Role, String> {
+    Role::named(name).ok_or_else(|| "it is reader, compiler or command".to_owned())
 }
 
 fn fell_short(error: impl std::fmt::Display) -> Failure {

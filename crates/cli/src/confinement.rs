@@ -6,53 +6,103 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use xweave_guard::confine::{Confinement, Limits, User};
+use xweave_guard::{
+    broker::{self, Root},
+    confine::{Confinement, Limits, User},
+};
 
 use crate::failure::Failure;
 
 /// What a command goes on with: to be applied when it knows which files these are, and before it opens any.
-pub struct Only(Confinement);
+///
+/// Root's commands are divided in two: what reads is another user, for whom the other opens the files ([`broker`]). An
+/// ordinary user's, and those that start programs or read the running kernel, give up what they can as the user that they
+/// are, and open files by their names.
+#[derive(Default)]
+pub struct Only {
+    roots: Vec<Root>,
+    programs: Option<Option<PathBuf>>,
+    this_kernel: bool,
+    by_name: bool,
+}
 
 impl Only {
     /// These files and folders, to be read.
     pub fn reading<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
-        let nothing = Confinement::new(User::Same);
-        Self(paths.into_iter().fold(nothing, Confinement::read))
+        let roots = paths.into_iter().map(|path| Root::Read(path.to_owned())).collect();
+        Self { roots, ..Self::default() }
     }
 
     /// This folder besides, to be written in; it is made if it is not there. The command that needs it says why it
     /// cannot be.
-    pub fn writing_in(self, folder: &Path) -> Self {
-        // Its parents stay out of reach, so that it must be there before.
-        let _ = xweave_guard::private::Dir::create(folder);
-        Self(self.0.write(folder).remove_folders(parent(folder)))
+    pub fn writing_in(mut self, folder: &Path) -> Self {
+        // Before one that is only read: a path is looked for from the first.
+        self.roots.insert(0, Root::Folder(folder.to_owned()));
+        self
     }
 
-    /// The folder of a file besides, in which that is written and named; or what is there and is no file, but a pipe or a
-    /// link to one (`/dev/stdout`).
-    pub fn writing(self, file: &Path) -> Self {
-        let kind = file.symlink_metadata().map(|there| there.file_type());
-        let is_other = kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
-        Self(self.0.write(if is_other { file } else { parent(file) }))
+    /// A file besides, to be written; or what is there and is no file, but a pipe or a link to one (`/dev/stdout`).
+    pub fn writing(mut self, file: &Path) -> Self {
+        self.roots.insert(0, Root::File(file.to_owned()));
+        self
     }
 
     /// Programs of the system besides, and this one.
-    pub fn starting(self, program: Option<PathBuf>) -> Self {
-        Self(self.0.programs(program))
+    pub fn starting(mut self, program: Option<PathBuf>) -> Self {
+        self.programs = Some(program);
+        self
     }
 
     /// The running kernel besides.
-    pub fn and_this_kernel(self) -> Self {
-        Self(self.0.this_kernel())
+    pub fn and_this_kernel(mut self) -> Self {
+        self.this_kernel = true;
+        self
+    }
+
+    /// It opens files by their names itself, as libbpf does.
+    pub fn opening_by_name(mut self) -> Self {
+        self.by_name = true;
+        self
     }
 
     /// Gives up everything else.
     pub fn apply(self) -> Result<(), Failure> {
-        let limits = Limits::of_command();
-        let confined = limits.set().and_then(|()| self.0.apply());
-        confined.map_err(|error| Failure::Failed(error.to_string()))?;
+        let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
+        Limits::of_command().set().map_err(|error| failed(&error))?;
+        let by_name = self.by_name || self.programs.is_some() || self.this_kernel;
+        let confinement = if broker::is_needed() && !by_name {
+            let descriptor = broker::divide(self.roots).map_err(|error| {
+                Failure::Failed(format!("no process of another user can be made to read files: {error}"))
+            })?;
+            Confinement::new(User::Nobody).broker(descriptor)
+        } else {
+            self.of_same_user()
+        };
+        confinement.apply().map_err(|error| failed(&error))?;
         MEMORY.store(Limits::memory_now(), Ordering::Relaxed);
         Ok(())
+    }
+
+    fn of_same_user(self) -> Confinement {
+        let nothing = Confinement::new(User::Same);
+        let mut confinement = self.roots.into_iter().fold(nothing, |confinement, root| match root {
+            Root::Read(path) => confinement.read(path),
+            Root::Folder(path) => {
+                // Its parents stay out of reach, so that it must be there before.
+                let _ = xweave_guard::private::Dir::create(&path);
+                let parent = parent(&path).to_owned();
+                confinement.write(path).remove_folders(parent)
+            }
+            Root::File(path) => {
+                let kind = path.symlink_metadata().map(|there| there.file_type());
+                let is_other = kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
+                confinement.write(if is_other { &path } else { parent(&path) })
+            }
+        });
+        if let Some(program) = self.programs {
+            confinement = confinement.programs(program);
+        }
+        if self.this_kernel { confinement.this_kernel() } else { confinement }
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use xweave_export::{Phase, Written, document::Export, perfetto, summary};
 use xweave_flow::Join;
-use xweave_guard::private::Growing;
+use xweave_guard::private::{self, Found, Growing};
 use xweave_model::{Spec, explanation::usual};
 use xweave_report::{document, next, number::count};
 use xweave_trace::Trace;
@@ -100,11 +100,14 @@ fn beside(trace: &Path) -> PathBuf {
 
 fn refuse_existing(output: &Path, forced: bool) -> Result<(), Failure> {
     let (file, other) = ("replace it with --force, or name another file with -o", "name a file with -o");
-    let Ok(found) = output.symlink_metadata() else { return Ok(()) };
-    match (found.is_file(), forced) {
-        (true, true) => Ok(()),
-        (true, false) => Err(Failure::Usage(format!("{} exists already: {file}", output.display()))),
-        _ => Err(Failure::Usage(format!("{} is there, and is no file: {other}", output.display()))),
+    match (private::look_at(output), forced) {
+        (None, _) | (Some(Found::File), true) => Ok(()),
+        (Some(Found::File), false) => {
+            Err(Failure::Usage(format!("{} exists already: {file}", output.display())))
+        }
+        (Some(Found::Other), _) => {
+            Err(Failure::Usage(format!("{} is there, and is no file: {other}", output.display())))
+        }
     }
 }
 

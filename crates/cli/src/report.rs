@@ -1,7 +1,7 @@
 //! `xweave report`: the page of a trace, or of what instructions cost.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -58,16 +58,28 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let read = std::iter::once(&*args.trace).chain(args.against.as_deref());
+    // Where a folder lies is not seen any more afterwards.
+    let names = Names { trace: name(&args.trace), against: args.against.as_deref().map(name) };
     Only::reading(read).writing(&args.output).apply()?;
-    let title = args.title.clone().unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
-    let document = if args.trace.is_file() { of_cost(&args, &title)? } else { of_trace(&args, &title)? };
+    let title = args.title.clone().unwrap_or_else(|| format!("xweave: {}", names.trace));
+    let document = if private::is_file(&args.trace) {
+        of_cost(&args, &title)?
+    } else {
+        of_trace(&args, &names, &title)?
+    };
     let page = page::html(&title, &document);
     write(&args.output, &page)?;
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_trace(args: &Args, title: &str) -> Result<Value, Failure> {
+/// Names of the traces' folders.
+struct Names {
+    trace: String,
+    against: Option<String>,
+}
+
+fn of_trace(args: &Args, names: &Names, title: &str) -> Result<Value, Failure> {
     let trace = args.owner.open(&args.trace)?;
     let points = args.points.iter().cloned().map(Spec::Between);
     let asked: Vec<Spec> = points.chain(args.transaction.iter().cloned()).collect();
@@ -84,8 +96,8 @@ fn of_trace(args: &Args, title: &str) -> Result<Value, Failure> {
     if let Some((spec, outcome)) = contents.lacking() {
         return Err(explain::none(&trace, spec, outcome));
     }
-    if let Some(first) = &args.against {
-        contents = contents.against(&args.owner.open(first)?, &name(first));
+    if let (Some(first), Some(name)) = (&args.against, &names.against) {
+        contents = contents.against(&args.owner.open(first)?, name);
     }
     if let Some(remark) = next::instead_of_flows(&trace).filter(|_| trace.manifest().events == 0) {
         told::tell(&format!("the page is empty: {remark}"));
@@ -100,9 +112,8 @@ fn of_cost(args: &Args, title: &str) -> Result<Value, Failure> {
             "--against, --transaction and --points are of traces, and {path} is a file: name a trace directory"
         )));
     }
-    let read = File::open(&args.trace).map_err(cost::CostError::Unreadable);
-    let document = read.and_then(|file| cost::document(file, title));
-    document.map_err(|error| Failure::Failed(format!("{path} {error}")))
+    let file = private::open_named(&args.trace).map_err(|error| Failure::Failed(error.to_string()))?;
+    cost::document(file, title).map_err(|error| Failure::Failed(format!("{path} {error}")))
 }
 
 /// The directory's own name, also where it is called `.`.
@@ -121,16 +132,14 @@ fn write(path: &Path, page: &str) -> Result<(), Failure> {
     if path == Path::new("/dev/stdout") {
         return io::stdout().write_all(page.as_bytes()).map_err(|error| cannot(&error.to_string()));
     }
-    match fs::symlink_metadata(path).map(|there| there.file_type()) {
-        // Only root makes links such as /dev/stdout.
-        Ok(kind) if kind.is_symlink() && !path.starts_with("/dev") => {
-            Err(cannot("it is a symbolic link: name the file itself"))
-        }
+    match private::open_other(path) {
         // What is no file is written to and not replaced.
-        Ok(kind) if !kind.is_file() && !kind.is_dir() => {
-            fs::write(path, page).map_err(|error| cannot(&error.to_string()))
+        Ok(Some(mut other)) => other.write_all(page.as_bytes()).map_err(|error| cannot(&error.to_string())),
+        Ok(None) => private::write_file(path, page.as_bytes()).map_err(|error| cannot(&error.to_string())),
+        Err(private::Error::Kind { found, .. }) => {
+            Err(cannot(&format!("it is {found}: name the file itself")))
         }
-        _ => private::write_file(path, page.as_bytes()).map_err(|error| cannot(&error.to_string())),
+        Err(error) => Err(cannot(&error.to_string())),
     }
 }
 

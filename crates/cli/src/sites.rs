@@ -101,6 +101,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let cache = cache.map(|cache| cache.join(folder));
     if let Some(file) = &file {
         let only = Only::reading([Some(file), args.base.as_ref()].into_iter().flatten().map(|file| &**file));
+        let only = only.opening_by_name();
         cache.iter().fold(only, |only, cache| only.writing_in(cache)).apply()?;
     }
     let source = Source { file, base: args.base, btf_only: args.btf_only };

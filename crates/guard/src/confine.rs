@@ -82,6 +82,7 @@ pub struct Confinement {
     emptied: Vec<PathBuf>,
     processes: Option<u64>,
     this_kernel: bool,
+    broker: Option<i32>,
 }
 
 impl Confinement {
@@ -127,6 +128,13 @@ impl Confinement {
         self
     }
 
+    /// It may talk to its [broker](crate::broker), over this descriptor.
+    #[must_use]
+    pub fn broker(mut self, descriptor: i32) -> Self {
+        self.broker = Some(descriptor);
+        self
+    }
+
     /// It, and what it starts, are at most so many processes and threads.
     #[must_use]
     pub fn processes(mut self, most: u64) -> Self {
@@ -156,7 +164,7 @@ impl Confinement {
         }
         undumpable()?;
         let landlock = files.restrict()?;
-        calls::restrict(!self.programs.is_empty())?;
+        calls::restrict(!self.programs.is_empty(), self.broker)?;
         let layers = Layers { landlock, nobody, namespaces };
         verified(layers)
     }

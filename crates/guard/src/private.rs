@@ -9,26 +9,23 @@
 //!
 //! [`openat(2)`]: https://man7.org/linux/man-pages/man2/openat.2.html
 
+pub(crate) mod handle;
+
 use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read as _, Write},
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStrExt as _,
-    },
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
 use rustix::{
-    fs::{self as sys, Access, AtFlags, CWD, FileType, Mode, OFlags, Stat},
+    fs::{self as sys, Access, AtFlags, CWD, FileType, Mode, Stat},
     io::Errno,
-    process::geteuid,
 };
 
-/// Of folders, and of files.
-const FOLDER: Mode = Mode::RWXU;
-const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+use crate::broker;
+use handle::Handle;
 
 /// Why something is not used, or could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +118,7 @@ pub enum Trust {
 /// A folder that is open. What is done in it is done to this very folder, whatever its name means by then.
 #[derive(Debug)]
 pub struct Dir {
-    fd: OwnedFd,
+    handle: Handle,
     /// For messages.
     path: PathBuf,
     trust: Trust,
@@ -134,8 +131,8 @@ impl Dir {
     /// # Errors
     /// It cannot be made, is no folder or a link, belongs to somebody else or can be written to by others.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        make(CWD, path, path)?;
-        Self::at(CWD, path, path.to_owned(), Trust::Owner)?.owned()
+        handle::make_path(&plain(path)).map_err(|error| Error::io("make", path, error))?;
+        Self::open(path, Trust::Owner)?.owned()
     }
 
     /// Opens a folder to read what is in it.
@@ -143,7 +140,9 @@ impl Dir {
     /// # Errors
     /// It is not there, no folder, a link, or not to be trusted.
     pub fn open(path: &Path, trust: Trust) -> Result<Self, Error> {
-        Self::at(CWD, path, path.to_owned(), trust)
+        let named = plain(path);
+        let look = || handle::look_at(&named, false).ok();
+        Self::opened(Handle::open(&named), look, path.to_owned(), trust)
     }
 
     /// Where it was opened, for messages.
@@ -161,7 +160,7 @@ impl Dir {
     /// # Errors
     /// Its mode cannot be changed.
     pub fn claim(&self) -> Result<(), Error> {
-        sys::fchmod(&self.fd, FOLDER).map_err(|error| Error::io("change the mode of", &self.path, error))
+        self.handle.claim().map_err(|error| Error::io("change the mode of", &self.path, error))
     }
 
     /// A folder in it, made if it is not there, with mode 0700.
@@ -170,8 +169,9 @@ impl Dir {
     /// As of [`Dir::create`].
     pub fn create_dir(&self, name: &str) -> Result<Self, Error> {
         let path = self.path_of(name);
-        make(self.fd.as_fd(), single(name, &path)?, &path)?;
-        let dir = Self::at(self.fd.as_fd(), Path::new(name), path, Trust::Owner)?.owned()?;
+        let made = self.handle.make_folder(single(name, &path)?);
+        made.map_err(|error| Error::io("make", &path, error))?;
+        let dir = self.open_in(name, path, Trust::Owner)?.owned()?;
         dir.claim()?;
         Ok(dir)
     }
@@ -183,7 +183,7 @@ impl Dir {
     pub fn open_dir(&self, name: &str) -> Result<Option<Self>, Error> {
         let path = self.path_of(name);
         single(name, &path)?;
-        match Self::at(self.fd.as_fd(), Path::new(name), path, self.trust) {
+        match self.open_in(name, path, self.trust) {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error),
@@ -196,11 +196,8 @@ impl Dir {
     /// It cannot be made.
     pub fn create_new(&self, name: &str) -> Result<File, Error> {
         let path = self.path_of(name);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = sys::openat(&self.fd, single(name, &path)?, flags, FILE)
-            .and_then(|fd| sys::fchmod(&fd, FILE).map(|()| fd))
-            .map_err(|error| Error::io("make", &path, error))?;
-        Ok(fd.into())
+        let made = self.handle.create_file(single(name, &path)?);
+        Ok(made.map_err(|error| Error::io("make", &path, error))?.into())
     }
 
     /// Writes a file whole or not at all; what had that name is replaced, and nothing is written through a link.
@@ -208,7 +205,7 @@ impl Dir {
     /// # Errors
     /// It cannot be written. What was there stays.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        let temporary = temporary(name);
+        let temporary = temporary_name(name, std::process::id());
         let path = self.path_of(name);
         // One of a process that was killed, and had the same number.
         self.unlink(&temporary)?;
@@ -226,8 +223,8 @@ impl Dir {
     /// There is no such file, or a folder has the name.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         let path = self.path_of(to);
-        sys::renameat(&self.fd, single(from, &path)?, &self.fd, single(to, &path)?)
-            .map_err(|error| Error::io("name", &path, error))
+        let renamed = self.handle.rename(single(from, &path)?, single(to, &path)?);
+        renamed.map_err(|error| Error::io("name", &path, error))
     }
 
     /// Opens a regular file to be read.
@@ -236,12 +233,8 @@ impl Dir {
     /// It is not there, no regular file (nothing is waited for where it is a pipe), or not to be trusted.
     pub fn open_file(&self, name: &str) -> Result<File, Error> {
         let path = self.path_of(name);
-        // Opening alone makes some devices do something.
-        let found = self.stat("open", name)?.ok_or_else(|| Error::io("open", &path, Errno::NOENT))?;
-        regular(&found, &path)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = sys::openat(&self.fd, single(name, &path)?, flags, Mode::empty())
-            .map_err(|error| Error::io("open", &path, error))?;
+        let failed = |error| Error::io("open", &path, error);
+        let fd = self.handle.open_file(single(name, &path)?).map_err(failed)?;
         let found = sys::fstat(&fd).map_err(|error| Error::io("open", &path, error))?;
         regular(&found, &path)?;
         trusted(&found, &path, self.trust)?;
@@ -292,8 +285,9 @@ impl Dir {
     pub fn names(&self, most: usize) -> Result<Vec<String>, Error> {
         let failed = |error| Error::io("read", &self.path, error);
         let mut names = Vec::new();
-        for entry in sys::Dir::read_from(&self.fd).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        let fd = self.handle.open_again().map_err(failed)?;
+        for entry in sys::Dir::new(fd).map_err(|error| failed(error.into()))? {
+            let entry = entry.map_err(|error| failed(error.into()))?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;
@@ -301,7 +295,7 @@ impl Dir {
             if names.len() == most {
                 let error =
                     io::Error::other(format!("it has more than {most} files, and none of ours has as many"));
-                return Err(Error::io("read", &self.path, error));
+                return Err(failed(error));
             }
             names.extend(std::str::from_utf8(name).ok().map(str::to_owned));
         }
@@ -309,27 +303,39 @@ impl Dir {
         Ok(names)
     }
 
-    fn at(base: BorrowedFd<'_>, name: &Path, path: PathBuf, trust: Trust) -> Result<Self, Error> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = sys::openat(base, plain(name), flags, Mode::empty()).map_err(|error| {
+    fn open_in(&self, name: &str, path: PathBuf, trust: Trust) -> Result<Self, Error> {
+        let look = || self.handle.look(name).ok().flatten();
+        Self::opened(self.handle.open_folder(name), look, path, trust)
+    }
+
+    fn opened(
+        handle: io::Result<Handle>,
+        look: impl Fn() -> Option<Stat>,
+        path: PathBuf,
+        trust: Trust,
+    ) -> Result<Self, Error> {
+        let handle = handle.map_err(|error| match look() {
             // A link is "not a directory" to the kernel, which helps nobody.
-            match sys::statat(base, plain(name), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(found) if kind(&found) != FileType::Directory => {
-                    Error::Kind { path: path.clone(), found: called(&found), wanted: "folder" }
-                }
-                _ => Error::io("open", &path, error),
+            Some(found) if kind(&found) != FileType::Directory => {
+                Error::Kind { path: path.clone(), found: called(&found), wanted: "folder" }
             }
+            _ => Error::io("open", &path, error),
         })?;
-        let found = sys::fstat(&fd).map_err(|error| Error::io("open", &path, error))?;
-        trusted(&found, &path, trust)?;
-        Ok(Self { fd, path, trust })
+        let dir = Self { handle, path, trust };
+        trusted(&dir.about()?, &dir.path, trust)?;
+        Ok(dir)
+    }
+
+    fn about(&self) -> Result<Stat, Error> {
+        let failed = |error| Error::io("open", &self.path, error);
+        sys::fstat(self.handle.fd().map_err(failed)?).map_err(|error| failed(error.into()))
     }
 
     /// What is written to belongs to the user; root's alone does not do.
     fn owned(self) -> Result<Self, Error> {
-        let found = sys::fstat(&self.fd).map_err(|error| Error::io("open", &self.path, error))?;
-        if found.st_uid != geteuid().as_raw() {
-            return Err(Error::Owner { path: self.path, owner: found.st_uid });
+        let owner = self.about()?.st_uid;
+        if owner != broker::user() {
+            return Err(Error::Owner { path: self.path, owner });
         }
         Ok(self)
     }
@@ -337,20 +343,13 @@ impl Dir {
     /// What has that name; nothing may.
     fn stat(&self, what: &'static str, name: &str) -> Result<Option<Stat>, Error> {
         let path = self.path_of(name);
-        match sys::statat(&self.fd, single(name, &path)?, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => Ok(Some(found)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(Error::io(what, &path, error)),
-        }
+        self.handle.look(single(name, &path)?).map_err(|error| Error::io(what, &path, error))
     }
 
     /// Removes a name, of a link too; none is fine.
     fn unlink(&self, name: &str) -> Result<(), Error> {
         let path = self.path_of(name);
-        match sys::unlinkat(&self.fd, single(name, &path)?, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(Error::io("remove", &path, error)),
-        }
+        self.handle.unlink(single(name, &path)?).map_err(|error| Error::io("remove", &path, error))
     }
 }
 
@@ -371,10 +370,9 @@ fn place_of(path: &Path) -> Result<(Dir, String), Error> {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file");
         return Err(Error::io("write", path, error));
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = sys::open(folder, flags, Mode::empty()).map_err(|error| Error::io("open", folder, error))?;
-    Ok((Dir { fd, path: folder.to_owned(), trust: Trust::Anyone }, name.to_owned()))
+    let folder = parent(path);
+    let handle = Handle::open_for_file(folder, path).map_err(|error| Error::io("open", folder, error))?;
+    Ok((Dir { handle, path: folder.to_owned(), trust: Trust::Anyone }, name.to_owned()))
 }
 
 /// A file that is written bit by bit, and has its name when it is whole: until then, what had that name stays.
@@ -392,7 +390,7 @@ impl Growing {
     /// It cannot be made.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let (dir, name) = place_of(path)?;
-        let temporary = temporary(&name);
+        let temporary = temporary_name(&name, std::process::id());
         dir.unlink(&temporary)?;
         let file = dir.create_new(&temporary)?;
         Ok(Self { dir, name, temporary, file })
@@ -425,26 +423,14 @@ impl Drop for Growing {
     }
 }
 
-/// What a file is called before it is whole.
-fn temporary(name: &str) -> String {
-    format!(".{name}.tmp-{}", std::process::id())
+/// Returns the name of a file that this process writes, before it is whole.
+pub(crate) fn temporary_name(name: &str, process: u32) -> String {
+    format!(".{name}.tmp-{process}")
 }
 
-/// Makes a folder and its missing parents, of mode 0700; one that is there is fine.
-fn make(base: BorrowedFd<'_>, name: &Path, path: &Path) -> Result<(), Error> {
-    match sys::mkdirat(base, plain(name), FOLDER) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(Errno::NOENT) => {
-            let parent = name.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let Some(parent) = parent else { return Err(Error::io("make", path, Errno::NOENT)) };
-            make(base, parent, parent)?;
-            match sys::mkdirat(base, plain(name), FOLDER) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
-                Err(error) => Err(Error::io("make", path, error)),
-            }
-        }
-        Err(error) => Err(Error::io("make", path, error)),
-    }
+/// Returns the folder of a file.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Whether a folder that is missing could be made there, with those above it. Makes nothing.
@@ -452,6 +438,12 @@ fn make(base: BorrowedFd<'_>, name: &Path, path: &Path) -> Result<(), Error> {
 /// # Errors
 /// What is there of its path is no folder, or not the user's to write to; as far as that can be foreseen.
 pub fn can_create(path: &Path) -> Result<(), Error> {
+    if let Some(broker) = broker::client() {
+        return match broker.writes_in(path) {
+            true => Ok(()),
+            false => Err(Error::io("make", path, Errno::ACCESS)),
+        };
+    }
     let above = path.ancestors().skip(1).map(|above| match above.as_os_str().is_empty() {
         true => Path::new("."),
         false => above,
@@ -471,19 +463,21 @@ pub fn can_create(path: &Path) -> Result<(), Error> {
 }
 
 /// Without slashes at its end, which would have a link followed.
-fn plain(name: &Path) -> &OsStr {
-    let bytes = name.as_os_str().as_bytes();
+fn plain(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(bytes.len().min(1), |last| last + 1);
-    OsStr::from_bytes(&bytes[..end])
+    OsStr::from_bytes(&bytes[..end]).into()
 }
 
 /// A name that stays in its folder.
-fn single<'n>(name: &'n str, path: &Path) -> Result<&'n Path, Error> {
-    if name.is_empty() || name == "." || name == ".." || name.contains('/') {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file");
-        return Err(Error::io("use", path, error));
+fn single<'n>(name: &'n str, path: &Path) -> Result<&'n str, Error> {
+    match broker::is_name(name) {
+        true => Ok(name),
+        false => {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file");
+            Err(Error::io("use", path, error))
+        }
     }
-    Ok(Path::new(name))
 }
 
 fn regular(found: &Stat, path: &Path) -> Result<(), Error> {
@@ -499,7 +493,7 @@ fn trusted(found: &Stat, path: &Path, trust: Trust) -> Result<(), Error> {
         return Ok(());
     }
     let path = || path.to_owned();
-    if found.st_uid != 0 && found.st_uid != geteuid().as_raw() {
+    if found.st_uid != 0 && found.st_uid != broker::user() {
         return Err(Error::Owner { path: path(), owner: found.st_uid });
     }
     let mode = Mode::from_raw_mode(found.st_mode);
@@ -525,21 +519,67 @@ fn called(found: &Stat) -> &'static str {
     }
 }
 
+/// What a path leads to; a link in its last part is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A regular file.
+    File,
+    /// Something else.
+    Other,
+}
+
+/// Looks at what a path leads to; none if there is nothing.
+pub fn look_at(path: &Path) -> Option<Found> {
+    let found = handle::look_at(path, false).ok()?;
+    Some(if kind(&found) == FileType::RegularFile { Found::File } else { Found::Other })
+}
+
+/// Opens what is to be written to and is neither a file nor a folder, such as a pipe or `/dev/stdout`; none where it is
+/// either, or nothing.
+///
+/// # Errors
+/// It is a link that is not the system's, or another user's pipe, who would get what is written.
+pub fn open_other(path: &Path) -> Result<Option<File>, Error> {
+    let failed = |error| Error::io("open", path, error);
+    let found = match handle::look_at(path, false) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    // Only root makes links such as /dev/stdout.
+    let is_system = path.starts_with("/dev");
+    match kind(&found) {
+        FileType::RegularFile | FileType::Directory => return Ok(None),
+        FileType::Symlink if !is_system => {
+            return Err(Error::Kind { path: path.to_owned(), found: called(&found), wanted: "regular file" });
+        }
+        FileType::Fifo | FileType::Socket => trusted(&found, path, Trust::Owner)?,
+        _ => {}
+    }
+    let opened = match broker::client() {
+        Some(broker) => broker.open_other(path),
+        None => broker::open_other(path),
+    };
+    Ok(Some(opened.map_err(failed)?.into()))
+}
+
 /// Opens a regular file that the user named, also through a link; a pipe or a device is refused at once.
 ///
 /// # Errors
 /// It is not there, cannot be read, or is no regular file.
 pub fn open_named(path: &Path) -> Result<File, Error> {
-    let failed = |error: Errno| Error::io("open", path, error);
-    let found = sys::stat(path).map_err(failed)?;
-    regular(&found, path)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let fd = sys::open(path, flags, Mode::empty()).map_err(failed)?;
-    regular(&sys::fstat(&fd).map_err(failed)?, path)?;
+    let failed = |error| Error::io("open", path, error);
+    let fd = handle::open_named(path).map_err(failed)?;
+    regular(&sys::fstat(&fd).map_err(|error| failed(error.into()))?, path)?;
     Ok(fd.into())
+}
+
+/// Reports whether a path is that of a regular file, also through a link.
+pub fn is_file(path: &Path) -> bool {
+    handle::look_at(path, true).is_ok_and(|found| kind(&found) == FileType::RegularFile)
 }
 
 /// Whether there is something at that path that belongs to neither the effective user nor root.
 pub fn is_another_users(path: &Path) -> bool {
-    sys::stat(path).is_ok_and(|found| found.st_uid != 0 && found.st_uid != geteuid().as_raw())
+    sys::stat(path).is_ok_and(|found| found.st_uid != 0 && found.st_uid != broker::user())
 }

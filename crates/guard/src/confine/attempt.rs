@@ -1,4 +1,4 @@
-//! What a process that was taken over would try. Tests have it tried by a confined one, in the built program.
+//! What a process that was taken over would try. Tests have it tried by confined ones, in the built program.
 
 use std::{
     env, fs, io,
@@ -14,6 +14,37 @@ use std::{
 };
 
 use super::{Confinement, Error, Job, Layers, Limits, User, job::Failed, run_all};
+use crate::broker;
+
+/// What a confined process is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It reads what it is given open: what a domain sent.
+    Reader,
+    /// It starts compilers.
+    Compiler,
+    /// It is a command, such as `explain`, that was given files by their paths.
+    Command,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Reader, Self::Compiler, Self::Command];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Compiler => "compiler",
+            Self::Command => "command",
+        }
+    }
+
+    /// The role of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+}
 
 /// Something that must not succeed.
 pub struct Attempt {
@@ -63,6 +94,18 @@ pub const ATTEMPTS: &[Attempt] = &[
     refused("write-tmp", || fs::write("/tmp/xweave-attempt", "x")),
     refused("write-run", || fs::write("/run/xweave-attempt", "x")),
     refused("remove", || fs::remove_file("/etc/hostname")),
+    refused("change-mode", || {
+        fs::set_permissions("/etc/hostname", fs::metadata("/etc/hostname")?.permissions())
+    }),
+    refused("change-mode-open", || {
+        let file = fs::File::open("/etc/hostname")?;
+        file.set_permissions(file.metadata()?.permissions())
+    }),
+    refused("truncate", || {
+        let (name, size) = (c"/etc/hostname", fs::metadata("/etc/hostname")?.len());
+        call(libc::SYS_truncate, [name.as_ptr() as i64, size.cast_signed(), 0])
+    }),
+    refused("link", || std::os::unix::fs::symlink("/etc/shadow", "attempt-link")),
     refused("set-user-id", set_user_id),
     refused("tcp", || TcpListener::bind("127.0.0.1:0").map(|_| ())),
     refused("udp", || UdpSocket::bind("127.0.0.1:0").map(|_| ())),
@@ -108,8 +151,12 @@ pub const ATTEMPTS: &[Attempt] = &[
     refused("threads", threads),
     refused("signal-parent", || {
         // SAFETY: takes integers.
-        check(unsafe { libc::kill(libc::getppid(), 0) }.into())
+        check(unsafe { libc::kill(parent(), 0) }.into())
     }),
+    // Whoever owns a descriptor is sent signals about it: SIGKILL, if that is wanted.
+    refused("own-signals", || signal_of_descriptor(libc::F_SETOWN, parent())),
+    refused("choose-signal", || signal_of_descriptor(F_SETSIG, libc::SIGKILL)),
+    refused("send-signals", || signal_of_descriptor(libc::F_SETFL, libc::O_ASYNC)),
     refused("memory", memory).told("ran out of its memory"),
     refused("time", time).told("of CPU time"),
     refused("deadline", || {
@@ -140,29 +187,37 @@ const SHORT: Limits = Limits { seconds: 2, ..LIMITS };
 /// More than what is confined has at once; fewer than an attempt wants.
 const PROCESSES: u64 = 64;
 
-/// Confines this process as one that reads, or as one that compiles (`programs`), in the folder where it is.
+/// Confines this process for its role, in the folder where it is.
 ///
 /// # Errors
 ///
 /// What cannot be taken from it.
-pub fn confine(programs: bool) -> Result<Layers, Error> {
+pub fn confine(role: Role) -> Result<Layers, Error> {
     let nothing = Confinement::new(User::Nobody).processes(PROCESSES);
-    if programs { nothing.write(".").programs(None).apply() } else { nothing.apply() }
+    match role {
+        Role::Reader => nothing.apply(),
+        Role::Compiler => nothing.write(".").programs(None).apply(),
+        Role::Command if broker::is_needed() => {
+            let descriptor = broker::divide(Vec::new()).map_err(|error| Error::new("broker", error))?;
+            nothing.broker(descriptor).apply()
+        }
+        Role::Command => Confinement::new(User::Same).processes(PROCESSES).apply(),
+    }
 }
 
 /// What came of an attempt.
 pub struct Outcome {
     /// The attempt's.
     pub name: &'static str,
-    /// Whether by one that starts programs.
-    pub programs: bool,
+    /// Whose it was.
+    pub role: Role,
     /// Whether it was refused.
     pub refused: bool,
     /// How; else what happened instead.
     pub told: String,
 }
 
-/// Has confined processes of this program (`xweave confined attempt NAME`) try everything.
+/// Has confined processes of this program (`xweave confined attempt NAME ROLE`) try everything.
 ///
 /// # Errors
 ///
@@ -171,25 +226,22 @@ pub fn probe(keep_going: &mut dyn FnMut() -> bool) -> io::Result<Vec<Outcome>> {
     let folder = Folder::new(&env::temp_dir())?;
     let mut asked = Vec::new();
     let mut jobs = Vec::new();
-    for programs in [false, true] {
-        for attempt in ATTEMPTS.iter().filter(|attempt| attempt.of_programs || !programs) {
+    for role in Role::ALL {
+        for attempt in ATTEMPTS.iter().filter(|attempt| attempt.of_programs || role != Role::Compiler) {
             let own = folder.0.join(jobs.len().to_string());
             fs::create_dir(&own)?;
-            let arguments: &[&str] = match programs {
-                true => &["confined", "attempt", attempt.name, "--programs"],
-                false => &["confined", "attempt", attempt.name],
-            };
             // An emulated machine is slow; of the one that waits, it is known what will come of it.
             let seconds = if attempt.name == "deadline" { 3 } else { 60 };
             let limits = if attempt.name == "time" { SHORT } else { LIMITS };
-            let mut job = Job::new("an attempt", arguments, limits, Duration::from_secs(seconds));
+            let arguments = ["confined", "attempt", attempt.name, role.name()];
+            let mut job = Job::new("an attempt", &arguments, limits, Duration::from_secs(seconds));
             job.folder = own;
             job.most = 1 << 20;
             jobs.push(job);
-            asked.push((attempt, programs));
+            asked.push((attempt, role));
         }
     }
-    let judged = run_all(jobs, keep_going).into_iter().zip(asked).map(|(result, (attempt, programs))| {
+    let judged = run_all(jobs, keep_going).into_iter().zip(asked).map(|(result, (attempt, role))| {
         let (refused, told) = match result {
             Ok(answer) => {
                 let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -203,7 +255,7 @@ pub fn probe(keep_going: &mut dyn FnMut() -> bool) -> io::Result<Vec<Outcome>> {
             }
             Err(error) => (false, error.to_string()),
         };
-        Outcome { name: attempt.name, programs, refused, told }
+        Outcome { name: attempt.name, role, refused, told }
     });
     Ok(judged.collect())
 }
@@ -274,6 +326,20 @@ fn map(flags: i32, protection: i32) -> io::Result<()> {
     // SAFETY: a new mapping, which nobody uses.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), 1 << 20, protection | libc::PROT_READ, flags, -1, 0) };
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Of Linux: include/uapi/asm-generic/fcntl.h.
+const F_SETSIG: i32 = 10;
+
+fn parent() -> i32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::getppid() }
+}
+
+/// Says of standard output to whom which signals about it are sent.
+fn signal_of_descriptor(command: i32, value: i32) -> io::Result<()> {
+    // SAFETY: takes integers.
+    check(unsafe { libc::fcntl(io::stdout().as_raw_fd(), command, value) }.into())
 }
 
 /// A program that runs as whoever owns it: in the folder where writing is allowed.

@@ -57,12 +57,10 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_dup,
     libc::SYS_dup2,
     libc::SYS_dup3,
-    libc::SYS_fcntl,
     libc::SYS_flock,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
     libc::SYS_ftruncate,
-    libc::SYS_truncate,
     libc::SYS_fallocate,
     libc::SYS_fadvise64,
     libc::SYS_readahead,
@@ -217,15 +215,31 @@ const TMPFILE: u64 = 0o20_000_000;
 const NAMESPACES: i32 =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
-/// From now on no others. `programs` is whether it starts any.
-pub(super) fn restrict(programs: bool) -> Result<(), Error> {
+/// What is done to a descriptor, and to the locks of its file. Not to whom signals about it are sent (F_SETOWN, F_SETSIG,
+/// O_ASYNC): with root's user, that ends any process, on kernels before 6.12.
+const DESCRIPTOR: [i32; 11] = [
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_GETLK,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+];
+
+/// From now on no others. `programs` is whether it starts any, `broker` over which descriptor it has files opened.
+pub(super) fn restrict(programs: bool, broker: Option<i32>) -> Result<(), Error> {
     // All of them decide, and the strictest counts: the first lets clone3 pass, which the second does not have.
     let refused = SeccompAction::Errno(errno(EPERM));
     let filters = [
         filter(deadly(), SeccompAction::Allow, SeccompAction::KillProcess),
         // Its flags lie in memory, where no filter looks; libraries go on with clone.
         filter(unknown(), SeccompAction::Allow, SeccompAction::Errno(errno(ENOSYS))),
-        allowed(programs).and_then(|rules| filter(rules, refused, SeccompAction::Allow)),
+        allowed(programs, broker).and_then(|rules| filter(rules, refused, SeccompAction::Allow)),
     ];
     for filter in filters {
         let filter = filter.map_err(|error| Error::new("seccomp", error))?;
@@ -256,7 +270,7 @@ fn filter(
     SeccompFilter::new(rules, otherwise, then, TargetArch::x86_64)?.try_into()
 }
 
-fn allowed(programs: bool) -> Result<Rules, seccompiler::BackendError> {
+fn allowed(programs: bool, broker: Option<i32>) -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // Another filter's.
     rules.extend(unknown());
@@ -291,14 +305,18 @@ fn allowed(programs: bool) -> Result<Rules, seccompiler::BackendError> {
         when(call, vec![vec![opened], vec![none_of(mode, SET_ID)?]])?;
     }
     debug_assert!(bits(O_TMPFILE) & TMPFILE != 0);
-    for (call, mode) in [
-        (libc::SYS_creat, 1),
-        (libc::SYS_chmod, 1),
-        (libc::SYS_fchmod, 1),
-        (libc::SYS_fchmodat, 2),
-        (SYS_FCHMODAT2, 2),
-    ] {
+    // Not chmod: Landlock does not say which files' modes may be changed by name.
+    for (call, mode) in [(libc::SYS_creat, 1), (libc::SYS_fchmod, 1)] {
         when(call, vec![vec![none_of(mode, SET_ID)?]])?;
+    }
+    let mut descriptor: Vec<_> =
+        DESCRIPTOR.iter().map(|command| Ok(vec![equal(1, bits(*command))?])).collect::<Result<_, _>>()?;
+    descriptor.push(vec![equal(1, bits(libc::F_SETFL))?, none_of(2, bits(libc::O_ASYNC))?]);
+    when(libc::SYS_fcntl, descriptor)?;
+    if let Some(broker) = broker {
+        for call in [libc::SYS_sendmsg, libc::SYS_recvmsg] {
+            when(call, vec![vec![equal(0, bits(broker))?]])?;
+        }
     }
 
     let threads = vec![masked(0, bits(CLONE_THREAD), bits(CLONE_THREAD))?];
@@ -328,9 +346,6 @@ fn allowed(programs: bool) -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// `fchmodat2`, since 6.6: the crate of system calls does not have it everywhere.
-const SYS_FCHMODAT2: libc::c_long = 452;
-
 fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), value)
 }
@@ -346,12 +361,13 @@ mod tests {
     #[test]
     fn the_filters_can_be_made_and_no_call_is_in_two_lists() {
         for programs in [false, true] {
-            let rules = allowed(programs).unwrap();
+            let rules = allowed(programs, None).unwrap();
             for call in DEADLY {
                 assert!(!rules.contains_key(call), "system call {call}");
             }
             assert_eq!(rules.contains_key(&libc::SYS_execve), programs);
-            for refused in [libc::SYS_socket, libc::SYS_memfd_create, libc::SYS_shmget, libc::SYS_setsid] {
+            let refused = [libc::SYS_socket, libc::SYS_sendmsg, libc::SYS_memfd_create, libc::SYS_shmget];
+            for refused in refused.into_iter().chain([libc::SYS_setsid, libc::SYS_truncate]) {
                 assert!(!rules.contains_key(&refused), "system call {refused}");
             }
             assert!(filter(rules, SeccompAction::Errno(1), SeccompAction::Allow).is_ok());

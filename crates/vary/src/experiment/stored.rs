@@ -188,7 +188,7 @@ impl Experiment {
 
     /// Whether a folder is one of an experiment.
     pub fn is_at(folder: &Path) -> bool {
-        folder.join(FILE).is_file()
+        private::is_file(&folder.join(FILE))
     }
 
     /// Reads it. Nothing of it is believed: it may have been made by anybody.
