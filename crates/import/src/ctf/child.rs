@@ -1,11 +1,15 @@
 //! The program babeltrace2, line by line.
 
 use std::{
+    fs,
     io::{self, BufRead, BufReader, Read},
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
-    process::{self, ChildStdout, Command, Output, Stdio},
+    process::{self, ChildStdout, Command, ExitStatus, Output, Stdio},
     thread::{self, JoinHandle},
 };
+
+use xweave_guard::confine::job::end_with_this_process;
 
 use crate::{
     error::{Error, ErrorKind},
@@ -18,6 +22,11 @@ const PRINT: &str =
 
 /// The most bytes that a line has; the rest of a longer one is passed over.
 const LINE: u64 = 1 << 20;
+
+/// Processor time that it may take, in seconds: some, and more for each MiB of a trace, of which it reads at least one a
+/// second. There are descriptions of traces on which it works for ever.
+const SECONDS: u64 = 60;
+const SECONDS_PER_MIB: u64 = 10;
 
 /// How many of its warnings are kept.
 const WARNINGS: usize = 4;
@@ -46,12 +55,16 @@ pub(crate) struct Child {
 
 /// The trace's description of itself.
 pub(crate) fn metadata(program: &str, dir: &Path) -> Result<String, Error> {
-    let mut command = command(program);
+    metadata_within(program, dir, seconds(dir))
+}
+
+fn metadata_within(program: &str, dir: &Path, seconds: u64) -> Result<String, Error> {
+    let mut command = command(program, seconds);
     command.arg("--output-format=ctf-metadata").arg(dir);
     let Output { status, stdout, stderr } = command.output().map_err(|error| absent(program, error))?;
     if !status.success() {
         let said = said(&stderr[..]);
-        return Err(damaged(said.warnings.into_iter().next().unwrap_or_else(|| status.to_string())));
+        return Err(damaged(said.warnings.into_iter().next().unwrap_or_else(|| how_it_ended(status))));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
@@ -61,10 +74,35 @@ pub(crate) fn damaged(what: String) -> Error {
     Error::new(ErrorKind::Damaged, format!("(babeltrace2: {what})"))
 }
 
-fn command(program: &str) -> Command {
+/// The processor time for a trace, in seconds.
+fn seconds(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    let bytes: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+    SECONDS + SECONDS_PER_MIB.saturating_mul(bytes >> 20)
+}
+
+/// Starts nothing yet. What it starts ends with this process, and after so many seconds of processor time.
+fn command(program: &str, seconds: u64) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").env("BABELTRACE_TERM_COLOR", "NEVER").stdin(Stdio::null());
+    end_with_this_process(&mut command);
+    let limit = libc::rlimit { rlim_cur: seconds, rlim_max: seconds.saturating_add(1) };
+    // SAFETY: between fork and exec nothing but a system call, on a structure that is there.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
     command
+}
+
+/// Says how a process ended that failed without a word.
+fn how_it_ended(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(libc::SIGXCPU) => "it used more processor time than a trace of this size takes".to_owned(),
+        _ => status.to_string(),
+    }
 }
 
 fn absent(program: &str, error: io::Error) -> Error {
@@ -79,7 +117,7 @@ fn absent(program: &str, error: io::Error) -> Error {
 impl Child {
     /// Starts it, and waits for the first event: what cannot be read at all is known then.
     pub(crate) fn read(program: &str, dir: &Path) -> Result<Self, Error> {
-        let mut command = command(program);
+        let mut command = command(program, seconds(dir));
         command.arg("convert").arg(dir).args(["--component=sink.text.pretty", "--params", PRINT]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().map_err(|error| absent(program, error))?;
@@ -109,8 +147,8 @@ impl Child {
         let status = self.process.wait();
         let said = self.errors.take().and_then(|errors| errors.join().ok());
         let mut said = said.unwrap_or_default();
-        if !status.as_ref().is_ok_and(process::ExitStatus::success) {
-            let ended = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        if !status.as_ref().is_ok_and(ExitStatus::success) {
+            let ended = status.map_or_else(|error| error.to_string(), how_it_ended);
             // What it says first is nearest to the cause.
             let mut told = std::mem::take(&mut said.warnings).into_iter();
             said.failure = Some(told.next().unwrap_or(ended));
@@ -197,6 +235,16 @@ mod tests {
         let error = metadata("babeltrace2-is-not-there", Path::new("/")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Foreign);
         assert!(error.to_string().contains("install the package babeltrace2"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_works_for_ever_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("babeltrace2");
+        fs::write(&program, "#!/bin/sh\nwhile :; do :; done\n").unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let error = metadata_within(program.to_str().unwrap(), folder.path(), 1).unwrap_err();
+        assert!(error.to_string().contains("more processor time"), "{error}");
     }
 
     #[test]
