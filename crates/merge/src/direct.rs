@@ -64,10 +64,14 @@ pub fn until_merged(
     let (mut taken, mut last) = (Taken::default(), first);
     while whole < WHOLE && taken.passes.len() < PASSES && !taken.cut {
         let pass = last;
-        while last.full_scans == pass.full_scans && !taken.cut {
+        while !taken.cut {
+            // Looked at before KSM is woken: on another CPU it may have gone on, and be through with this pass as well.
+            last = counted()?;
+            if last.full_scans != pass.full_scans {
+                break;
+            }
             directed.wake()?;
             thread::sleep(EVERY);
-            last = counted()?;
             taken.cut = ended() || begun.elapsed() >= work.limit;
         }
         let now = merged().map_err(|error| error.to_string())?;
