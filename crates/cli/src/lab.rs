@@ -189,8 +189,8 @@ struct UpArgs {
     /// More kernel arguments for the emulated host.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     append: String,
-    /// CPUs of the emulated host; emulated in software, each is a thread of QEMU. By default 2, or 1 where this machine has
-    /// no more, and with --steady.
+    /// CPUs of the emulated host; emulated in software, each is a thread of QEMU. By default 2 on hardware virtualization,
+    /// 1 in software.
     #[arg(long, value_name = "N")]
     smp: Option<u32>,
     /// CPUs of each guest, 1 to 4; by default 2 under KVM and 1 under Xen.

@@ -226,8 +226,7 @@ impl World {
         let token = random_hex(16)?;
         let token_file = folder.token_file();
         fs::write(&token_file, &token).at("write", &token_file)?;
-        let threads = may_have_threads(options, &images);
-        let processors = options.processors.unwrap_or_else(|| accelerator.processors(threads));
+        let processors = options.processors.unwrap_or_else(|| accelerator.processors());
         let guest_processors = options.guest_processors.unwrap_or_else(|| options.kind.guest_processors());
         let guests = initrd::Guests { number: options.guests, processors: guest_processors };
         let own = initrd::world(&program, options.kind, &guests, &token).at("make", folder.initrd_file())?;
