@@ -4,16 +4,12 @@
 //! shown and cut to their longest; what cannot be mended so is refused. What only a recording can judge (whose site,
 //! whose flow) is judged there.
 
-use std::{collections::HashSet, fmt, marker::PhantomData};
+use std::collections::HashSet;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, SeqAccess, Visitor},
-};
 use xweave_text as text;
 
 use crate::{
-    knob,
+    bounded, knob,
     message::{
         DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Settings, Shared, Symbol, Vm,
         Woven,
@@ -63,7 +59,7 @@ pub const NICS: usize = 256;
 pub const OBJECTS: usize = 16;
 
 /// Sites of a plan, and losses that are told by site.
-pub const SITES: usize = 1 << 20;
+pub const SITES: usize = bounded::LONGEST;
 
 /// Domains of a recording: their numbers are a byte, and not 0.
 pub const DOMAINS: usize = 255;
@@ -76,32 +72,6 @@ pub const PROBES: usize = 256;
 
 /// Flows whose losses are told one by one: twice what the prelude's table holds.
 pub const FLOWS: usize = 32 << 10;
-
-/// Reads a list of at most [`SITES`] elements; a longer one is refused before it takes memory.
-pub(crate) fn read_sites<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Vec<T>, D::Error> {
-    struct Bounded<T>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {SITES} elements")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(element) = elements.next_element()? {
-                if all.len() == SITES {
-                    return Err(A::Error::invalid_length(SITES + 1, &self));
-                }
-                all.push(element);
-            }
-            Ok(all)
-        }
-    }
-    from.deserialize_seq(Bounded(PhantomData))
-}
 
 /// What an agent said that no agent of ours says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

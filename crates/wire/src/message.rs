@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    bounded,
     event::Kind,
     knob::{self, Setting},
-    limits,
     pages::{CachedFile, Files, LookedAt},
     plan::Plan,
 };
@@ -387,16 +387,16 @@ pub struct ClockSample {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Woven {
     /// The address of each site, in the plan's order.
-    #[serde(deserialize_with = "limits::read_sites")]
+    #[serde(deserialize_with = "bounded::read_list")]
     pub sites: Vec<SiteAddress>,
     /// Sites that could not be hooked, where other sites of the same program could.
-    #[serde(deserialize_with = "limits::read_sites")]
+    #[serde(deserialize_with = "bounded::read_list")]
     pub skipped: Vec<SkippedSite>,
     /// Probes of events that this kernel does not let us run.
-    #[serde(deserialize_with = "limits::read_sites")]
+    #[serde(deserialize_with = "bounded::read_list")]
     pub left_out: Vec<LeftOut>,
     /// Functions that do not take all of their calls.
-    #[serde(deserialize_with = "limits::read_sites")]
+    #[serde(deserialize_with = "bounded::read_list")]
     pub clones: Vec<FunctionClone>,
 }
 
