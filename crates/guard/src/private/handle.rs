@@ -1,4 +1,4 @@
-//! A folder that is open, and the system calls in it: by this process, or by its [broker](crate::broker).
+//! A folder that is open, and the system calls in it: by this process, or by its [broker].
 
 use std::{
     io,
