@@ -10,11 +10,10 @@ mod tsc;
 use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
-use xweave_wire::{message, record::XEN_DOMAIN};
+use xweave_wire::{bounded::list, message, record::XEN_DOMAIN};
 
 use crate::SCHEMA;
 pub(crate) use bounds::NAME;
-use bounds::list;
 pub use settings::{Nic, Settings};
 pub use tsc::TscLine;
 

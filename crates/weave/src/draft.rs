@@ -8,6 +8,7 @@ mod bounds;
 
 use serde::{Deserialize, Serialize};
 use xweave_aspect::{Diagnostic, Severity};
+use xweave_wire::bounded::list;
 use xweave_wire::message::DropReason;
 use xweave_wire::plan::{EventProgram, Hook, PlanProgram};
 
@@ -21,35 +22,35 @@ use crate::event_object::EventConstants;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Draft {
     /// By item of the aspects: a clause or a piece of advice, in the order in which they run.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::ITEMS }>")]
+    #[serde(deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub items: Vec<ItemDraft>,
     /// All join points: the first has the number 1.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub sites: Vec<SiteDraft>,
     /// As in [`xweave_wire::plan::Plan::programs`], whose objects are those of [`Draft::ready`], or the only one that the
     /// text is compiled to.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub programs: Vec<PlanProgram>,
     /// By program: the words of its context that its arguments are in.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub arguments: Vec<Vec<u8>>,
     /// Numbers of the library's objects that have the programs; none if these are to be compiled.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::OBJECTS }>")]
+    #[serde(deserialize_with = "list::<{ bounds::OBJECTS }, _, _>")]
     pub ready: Vec<u32>,
     /// Why the library's programs for these aspects do not fit this kernel, if there are such.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DIAGNOSTICS }>")]
+    #[serde(deserialize_with = "list::<{ bounds::DIAGNOSTICS }, _, _>")]
     pub unfit: Vec<String>,
     /// What patterns matched, but no hook can reach.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub skipped: Vec<SkippedDraft>,
     /// What the aspects name, and say that a kernel may lack, and this one does.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub absent: Vec<AbsentDraft>,
     /// See [`crate::Woven::inlined`].
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub inlined: Vec<Inlined>,
     /// Why the kernel drops packets, where a program asks it.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DROP_REASONS }>")]
+    #[serde(deserialize_with = "list::<{ bounds::DROP_REASONS }, _, _>")]
     pub drop_reasons: Vec<DropReason>,
     /// The C of the programs; `None` where nothing is to be compiled, or there are mistakes.
     pub text: Option<Text>,
@@ -63,7 +64,7 @@ pub struct ItemDraft {
     /// Whether it has join points there, skipped ones included.
     pub selected: bool,
     /// What is wrong with it, or should be known.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DIAGNOSTICS }>")]
+    #[serde(deserialize_with = "list::<{ bounds::DIAGNOSTICS }, _, _>")]
     pub diagnostics: Vec<Diagnostic>,
     /// Why none of the places that it names there is one, where that can be said: a mistake if it has none elsewhere.
     pub lacking: Option<Diagnostic>,
@@ -126,7 +127,7 @@ pub struct Inlined {
     /// Into how many functions.
     pub functions: u32,
     /// Some of these.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::CALLERS }>")]
+    #[serde(deserialize_with = "list::<{ bounds::CALLERS }, _, _>")]
     pub into: Vec<String>,
 }
 
@@ -138,7 +139,7 @@ pub struct Text {
     /// The kernel's types, as far as these name them.
     pub types: String,
     /// The names of the headers that they use.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::HEADERS }>")]
+    #[serde(deserialize_with = "list::<{ bounds::HEADERS }, _, _>")]
     pub headers: Vec<String>,
 }
 
@@ -146,12 +147,12 @@ pub struct Text {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EventsDraft {
     /// As in [`xweave_wire::plan::EventPlan::programs`].
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::PROBES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::PROBES }, _, _>")]
     pub programs: Vec<EventProgram>,
     /// What their object is to be told of the kernel.
     pub constants: EventConstants,
     /// What the kernel has no place for, and why, for people.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::PROBES }>")]
+    #[serde(deserialize_with = "list::<{ bounds::PROBES }, _, _>")]
     pub left_out: Vec<String>,
 }
 

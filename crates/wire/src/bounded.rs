@@ -1,4 +1,4 @@
-//! Lists that are read no further than they may be long.
+//! Lists that are read no further than they may be long, of whoever may have written them.
 
 use std::{fmt, marker::PhantomData};
 
@@ -8,28 +8,35 @@ use serde::{
 };
 
 /// Most elements of a list that has something of each site of a plan.
-pub(crate) const LONGEST: usize = 1 << 20;
+pub const SITES: usize = 1 << 20;
 
-/// Reads a list of at most [`LONGEST`] elements; a longer one is refused before it takes memory.
-pub(crate) fn read_list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    struct Bounded<T>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+/// Reads a list of at most `MOST` elements: a longer one is an error before it takes memory. An element of three bytes may
+/// take a hundred times as many in memory.
+pub fn list<'de, const MOST: usize, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<const MOST: usize, T>(PhantomData<T>);
+
+    impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for List<MOST, T> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {LONGEST} elements")
+            write!(f, "a list of at most {MOST}")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(element) = elements.next_element()? {
-                if all.len() == LONGEST {
-                    return Err(A::Error::invalid_length(LONGEST + 1, &self));
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut list = Vec::new();
+            while let Some(next) = all.next_element()? {
+                if list.len() == MOST {
+                    return Err(A::Error::invalid_length(MOST + 1, &self));
                 }
-                all.push(element);
+                list.push(next);
             }
-            Ok(all)
+            Ok(list)
         }
     }
-    from.deserialize_seq(Bounded(PhantomData))
+
+    deserializer.deserialize_seq(List::<MOST, T>(PhantomData))
 }

@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-mod bounded;
+pub mod bounded;
 pub mod event;
 pub mod frame;
 pub mod knob;

@@ -59,7 +59,7 @@ pub const NICS: usize = 256;
 pub const OBJECTS: usize = 16;
 
 /// Sites of a plan, and losses that are told by site.
-pub const SITES: usize = bounded::LONGEST;
+pub const SITES: usize = bounded::SITES;
 
 /// Domains of a recording: their numbers are a byte, and not 0.
 pub const DOMAINS: usize = 255;

@@ -387,16 +387,16 @@ pub struct ClockSample {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Woven {
     /// The address of each site, in the plan's order.
-    #[serde(deserialize_with = "bounded::read_list")]
+    #[serde(deserialize_with = "bounded::list::<{ bounded::SITES }, _, _>")]
     pub sites: Vec<SiteAddress>,
     /// Sites that could not be hooked, where other sites of the same program could.
-    #[serde(deserialize_with = "bounded::read_list")]
+    #[serde(deserialize_with = "bounded::list::<{ bounded::SITES }, _, _>")]
     pub skipped: Vec<SkippedSite>,
     /// Probes of events that this kernel does not let us run.
-    #[serde(deserialize_with = "bounded::read_list")]
+    #[serde(deserialize_with = "bounded::list::<{ bounded::SITES }, _, _>")]
     pub left_out: Vec<LeftOut>,
     /// Functions that do not take all of their calls.
-    #[serde(deserialize_with = "bounded::read_list")]
+    #[serde(deserialize_with = "bounded::list::<{ bounded::SITES }, _, _>")]
     pub clones: Vec<FunctionClone>,
 }
 

@@ -1,11 +1,5 @@
 //! What a manifest may hold: whoever made the trace wrote it.
 
-use std::{fmt, marker::PhantomData};
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, SeqAccess, Visitor},
-};
 use xweave_text as text;
 
 use super::{Exit, Manifest};
@@ -23,36 +17,6 @@ pub(super) const SITES: usize = 1 << 20;
 pub(crate) const NAME: usize = 256;
 /// Bytes of a file's name (`PATH_MAX` in `include/uapi/linux/limits.h`), of a word of a command line, of a sentence.
 const LONG: usize = 4096;
-
-/// Reads a list of at most `MOST` elements: one of three bytes may stand for a hundred times as many in memory.
-pub(super) fn list<'de, const MOST: usize, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct List<const MOST: usize, T>(PhantomData<T>);
-
-    impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for List<MOST, T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MOST}")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
-            let mut list = Vec::new();
-            while let Some(next) = all.next_element()? {
-                if list.len() == MOST {
-                    return Err(A::Error::invalid_length(MOST + 1, &self));
-                }
-                list.push(next);
-            }
-            Ok(list)
-        }
-    }
-
-    deserializer.deserialize_seq(List::<MOST, T>(PhantomData))
-}
 
 impl Manifest {
     /// Makes all texts fit to be shown, and cuts them.

@@ -1,9 +1,9 @@
 //! Settings of a kernel that may cost requests time.
 
 use serde::{Deserialize, Serialize};
-use xweave_wire::message;
+use xweave_wire::{bounded::list, message};
 
-use super::bounds::{ITEMS, list};
+use super::bounds::ITEMS;
 
 /// How they stood; none where the kernel lacks what they are of, or that is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
 //! A TSC on a trace's time line.
 
 use serde::{Deserialize, Serialize};
+use xweave_wire::bounded::list;
 
-use super::bounds::{self, list};
+use super::bounds;
 
 /// What a TSC was when: what others recorded who read the same one gets its times by that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,5 @@
 //! What is taken of a draft that was made by somebody who may be anybody: as `xweave_wire::limits` does with agents.
 
-use std::{fmt, marker::PhantomData};
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error, SeqAccess, Visitor},
-};
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_text as text;
 use xweave_wire::{
@@ -46,34 +40,6 @@ const WORDS: u8 = 31;
 
 /// Join points, programs, and what is skipped.
 pub(super) const SITES: usize = limits::SITES;
-
-/// Reads a list of at most so many: a length alone takes no memory then.
-pub(super) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    struct AtMost<T, const MOST: usize>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for AtMost<T, MOST> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MOST}")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(one) = list.next_element()? {
-                if all.len() == MOST {
-                    return Err(A::Error::custom(format!("a list is longer than {MOST}")));
-                }
-                all.push(one);
-            }
-            Ok(all)
-        }
-    }
-
-    deserializer.deserialize_seq(AtMost::<T, MOST>(PhantomData))
-}
 
 /// What cannot be of a draft that another process made.
 #[derive(Debug, thiserror::Error)]
