@@ -119,9 +119,12 @@ pub fn read_message<M: DeserializeOwned>(input: &mut impl Read) -> Result<M, Err
 /// message may be depends on what the agent was asked before it sent it.
 pub fn read_from_agent(input: &mut impl Read, limit: impl FnOnce() -> u32) -> Result<FromAgent, Error> {
     let body = read_body(input, limit)?;
-    let (length, limit) = (u32::try_from(body.len()).unwrap_or(u32::MAX), longest(&body));
-    if length > limit {
-        return Err(Error::TooLong { length, limit });
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    if length > limits::FRAME {
+        let limit = longest(&body);
+        if length > limit {
+            return Err(Error::TooLong { length, limit });
+        }
     }
     Ok(postcard::from_bytes::<FromAgent>(&body)?.checked()?)
 }
