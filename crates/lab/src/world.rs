@@ -187,11 +187,6 @@ fn check(
     }
 }
 
-/// Reports whether emulated processors have a thread each. Those of a steady machine take turns in one, by the instruction.
-fn may_have_threads(options: &Options, images: &Images) -> bool {
-    !options.steady && images.emulator.is_fit()
-}
-
 impl World {
     /// Brings a world up: builds what images are missing, starts the host, and waits until the host
     /// and every guest answer. If that fails, everything it started is ended.
@@ -330,7 +325,8 @@ impl World {
         command.arg("-name").arg(format!("xweave-lab-{}", self.name));
         command.current_dir(&self.folder.0);
         let processors = description.processors;
-        let threads = processors > 1 && may_have_threads(options, images);
+        // Those of a steady machine take turns in one thread, by the instruction.
+        let threads = !options.steady && processors > 1 && images.emulator.is_fit();
         command.args(match options.steady {
             true => Accelerator::steady(),
             false => description.accelerator.arguments(threads),
