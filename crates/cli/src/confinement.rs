@@ -9,6 +9,7 @@ use std::{
 use xweave_guard::{
     broker::{self, Root},
     confine::{Confinement, Limits, User},
+    private::{Dir, parent},
 };
 
 use crate::failure::Failure;
@@ -18,11 +19,10 @@ use crate::failure::Failure;
 /// Root's commands are divided in two: what reads is another user, for whom the other opens the files ([`broker`]). An
 /// ordinary user's, and those that start programs or read the running kernel, give up what they can as the user that they
 /// are, and open files by their names.
-#[derive(Default)]
 pub struct Only {
     roots: Vec<Root>,
-    programs: Option<Option<PathBuf>>,
-    this_kernel: bool,
+    /// What it may do besides, as the same user.
+    besides: Confinement,
     by_name: bool,
 }
 
@@ -30,7 +30,7 @@ impl Only {
     /// These files and folders, to be read.
     pub fn reading<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
         let roots = paths.into_iter().map(|path| Root::Read(path.to_owned())).collect();
-        Self { roots, ..Self::default() }
+        Self { roots, besides: Confinement::new(User::Same), by_name: false }
     }
 
     /// This folder besides, to be written in; it is made if it is not there. The command that needs it says why it
@@ -49,14 +49,14 @@ impl Only {
 
     /// Programs of the system besides, and this one.
     pub fn starting(mut self, program: Option<PathBuf>) -> Self {
-        self.programs = Some(program);
-        self
+        self.besides = self.besides.programs(program);
+        self.opening_by_name()
     }
 
     /// The running kernel besides.
     pub fn and_this_kernel(mut self) -> Self {
-        self.this_kernel = true;
-        self
+        self.besides = self.besides.this_kernel();
+        self.opening_by_name()
     }
 
     /// It opens files by their names itself, as libbpf does.
@@ -69,8 +69,7 @@ impl Only {
     pub fn apply(self) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         Limits::of_command().set().map_err(|error| failed(&error))?;
-        let by_name = self.by_name || self.programs.is_some() || self.this_kernel;
-        let confinement = if broker::is_needed() && !by_name {
+        let confinement = if broker::is_needed() && !self.by_name {
             let descriptor = broker::divide(self.roots).map_err(|error| {
                 Failure::Failed(format!("no process of another user can be made to read files: {error}"))
             })?;
@@ -84,12 +83,11 @@ impl Only {
     }
 
     fn of_same_user(self) -> Confinement {
-        let nothing = Confinement::new(User::Same);
-        let mut confinement = self.roots.into_iter().fold(nothing, |confinement, root| match root {
+        self.roots.into_iter().fold(self.besides, |confinement, root| match root {
             Root::Read(path) => confinement.read(path),
             Root::Folder(path) => {
                 // Its parents stay out of reach, so that it must be there before.
-                let _ = xweave_guard::private::Dir::create(&path);
+                let _ = Dir::create(&path);
                 let parent = parent(&path).to_owned();
                 confinement.write(path).remove_folders(parent)
             }
@@ -98,16 +96,8 @@ impl Only {
                 let is_other = kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
                 confinement.write(if is_other { &path } else { parent(&path) })
             }
-        });
-        if let Some(program) = self.programs {
-            confinement = confinement.programs(program);
-        }
-        if self.this_kernel { confinement.this_kernel() } else { confinement }
+        })
     }
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What the process may take, in bytes; 0 while it is not confined.

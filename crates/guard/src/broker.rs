@@ -29,7 +29,6 @@ use rustix::process::geteuid;
 
 pub(crate) use client::Client;
 pub(crate) use protocol::{Place, is_name};
-pub(crate) use server::open_other;
 
 /// Something that a command was given by its path.
 #[derive(Clone, Debug)]

@@ -232,7 +232,7 @@ pub fn layers() -> Result<Layers, Untold> {
 }
 
 /// Landlock, seccomp and capabilities are a thread's: others would go on unconfined.
-fn alone() -> Result<(), Error> {
+pub(crate) fn alone() -> Result<(), Error> {
     let threads = fs::read_dir("/proc/self/task").map_err(|error| Error::new("/proc", error))?.count();
     if threads == 1 { Ok(()) } else { Err(Error::new("threads", format!("it has {threads}, not one"))) }
 }

@@ -15,7 +15,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::{FileType, Mode, OFlags, open},
+    fs::{Mode, OFlags, open, openat},
     io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -29,18 +29,19 @@ use super::{
     client::{Client, uninterrupted},
     protocol::{LONGEST, Operation, Place, Request},
 };
-use crate::private::{
-    handle::{self, Handle},
-    parent, temporary_name,
+use crate::{
+    confine::alone,
+    private::{
+        handle::{self, Handle},
+        parent, temporary_name,
+    },
 };
 
 /// Signals that end a command: passed on to the child, for whose end the broker waits.
 const PASSED_ON: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 pub(super) fn divide(roots: Vec<Root>) -> io::Result<Client> {
-    if fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("it has several threads"));
-    }
+    alone().map_err(io::Error::other)?;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let user = geteuid().as_raw();
     // What is printed later is printed once.
@@ -139,10 +140,7 @@ impl Server {
         let Request { operation, place, names } = request;
         let root = self.roots.get(usize::from(place.root)).ok_or(Errno::INVAL)?;
         match operation {
-            Operation::OpenFolder => match self.folder(place, &[])? {
-                Handle::Own(fd) => Ok(Some(fd)),
-                Handle::Brokered { .. } => Err(Errno::INVAL.into()),
-            },
+            Operation::OpenFolder => self.folder(place, &[])?.open_again().map(Some),
             Operation::OpenFile => self.folder(place, names)?.open_file(&names[0]).map(Some),
             Operation::OpenNamed => match root {
                 Root::Read(path) => handle::open_named(path).map(Some),
@@ -150,15 +148,12 @@ impl Server {
             },
             Operation::LookAt => look(root.path(), OFlags::NOFOLLOW).map(Some),
             Operation::LookThrough => look(root.path(), OFlags::empty()).map(Some),
-            Operation::Look => match self.folder(place, names)? {
-                Handle::Own(fd) => {
-                    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    Ok(Some(rustix::fs::openat(fd, &names[0], flags, Mode::empty())?))
-                }
-                Handle::Brokered { .. } => Err(Errno::INVAL.into()),
-            },
+            Operation::Look => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                Ok(Some(openat(self.folder(place, names)?.fd()?, &names[0], flags, Mode::empty())?))
+            }
             Operation::OpenOther => match root {
-                Root::File(path) => open_other(path).map(Some),
+                Root::File(path) => handle::open_other(path).map(Some),
                 _ => Err(Errno::ACCESS.into()),
             },
             Operation::FindFolder => match root {
@@ -232,15 +227,6 @@ fn file_names(path: &Path, child: libc::pid_t) -> Vec<String> {
 
 fn look(path: &Path, follow: OFlags) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::CLOEXEC | follow, Mode::empty())?)
-}
-
-/// Opens what is to be written to and is neither file nor folder.
-pub(crate) fn open_other(path: &Path) -> io::Result<OwnedFd> {
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(look(path, OFlags::empty())?)?.st_mode);
-    if matches!(kind, FileType::RegularFile | FileType::Directory) && !path.starts_with("/dev") {
-        return Err(Errno::INVAL.into());
-    }
-    Ok(open(path, OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// A descriptor of the signals that the broker waits for; they do nothing else to it from now on.

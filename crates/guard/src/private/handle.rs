@@ -188,6 +188,18 @@ pub(crate) fn open_named(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
+/// Opens what is to be written to and is neither file nor folder.
+pub(crate) fn open_other(path: &Path) -> io::Result<OwnedFd> {
+    if let Some(broker) = broker::client() {
+        return broker.open_other(path);
+    }
+    let kind = FileType::from_raw_mode(sys::stat(path)?.st_mode);
+    if matches!(kind, FileType::RegularFile | FileType::Directory) && !path.starts_with("/dev") {
+        return Err(Errno::INVAL.into());
+    }
+    Ok(sys::open(path, OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
 /// Makes a folder and its missing parents, of mode 0700. One that is there is fine.
 pub(crate) fn make_path(path: &Path) -> io::Result<()> {
     if let Some(broker) = broker::client() {
