@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
-use xweave_record::{Budget, DomainSpec, Options, Outcome, Settings, Until};
+use xweave_record::{Budget, DomainSpec, Options, Outcome, Required, Settings, Until};
 use xweave_report::{
     document::{self, record::Record},
     recording,
@@ -72,6 +72,9 @@ pub struct Args {
     /// Another domain: vsock:CID[:PORT], local, or a command that runs `xweave agent --stdio` there
     #[arg(long, value_name = "NAME=TRANSPORT")]
     domain: Vec<String>,
+    /// Record all domains or none: a guest that does not answer, or cannot be traced, is an error, and is not left out
+    #[arg(long)]
+    require: bool,
     /// The trace directory to create
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
@@ -127,6 +130,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         expressions: args.expression,
         filter: args.filter,
         xen: args.xen,
+        required: Required::all_if(args.require),
         events: EventChoice::new(args.events.map_or(Vec::new(), |groups| groups.0), args.key),
         domains: domains.map_err(Failure::usage)?,
         output: args.output,
@@ -152,7 +156,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     } else {
         print(&outcome)?;
     }
-    match outcome.missing() {
+    let left_out =
+        outcome.left_out.iter().map(|left| format!("{} was left out: {}", left.domain, left.reason));
+    match left_out.chain(outcome.missing()).collect::<Vec<_>>() {
         missing if missing.is_empty() => Ok(ExitCode::SUCCESS),
         missing => Err(Failure::Failed(missing.join("; "))),
     }

@@ -118,17 +118,18 @@ impl<'p> Capture<'p> {
     /// Waits, before anything is recorded, until all domains are as they should be.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]; when a domain is lost, for without it there would be no point in recording.
+    /// [`Error::Interrupted`]; when domains are lost: all that are by the time when the others are ready, so that those
+    /// which are silent are waited for once. Without the first nobody is waited for.
     pub(crate) fn until(&mut self, ready: impl Fn(&Session) -> bool) -> Result<(), Error> {
         loop {
             if xweave_interrupt::pending() {
                 return Err(Error::Interrupted { woven: self.sessions.iter().any(Session::has_woven) });
             }
-            if let Some(session) = self.sessions.iter().find(|session| !session.is_there()) {
-                return Err(without(session));
-            }
-            if self.sessions.iter().all(&ready) {
-                return Ok(());
+            let is_lost = |session: &Session| !session.is_there();
+            let over = self.sessions.iter().all(|session| is_lost(session) || ready(session));
+            if over || self.sessions.first().is_some_and(is_lost) {
+                let lost = self.sessions.iter().filter(|session| is_lost(session)).map(without).collect();
+                return Error::of_all(lost).map_or(Ok(()), Err);
             }
             self.wait(SOON)?;
         }

@@ -211,7 +211,8 @@ fn told(left: &[StaleSettings]) -> String {
 /// Whether the running kernel was built with an option; none where its configuration is not shown.
 fn has_config(option: &str) -> Option<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    let text = fs::read_to_string(format!("/boot/config-{}", release.trim())).ok()?;
+    let release = Some(release.trim()).filter(|release| !release.contains('/'))?;
+    let text = fs::read_to_string(format!("/boot/config-{release}")).ok()?;
     Some(text.lines().any(|line| line.strip_prefix(option) == Some("=y")))
 }
 

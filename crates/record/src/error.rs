@@ -7,8 +7,8 @@ use xweave_aspect::Diagnostic;
 /// What was at the bottom of it: another error, or words of a process or an agent.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is wrong with aspects, one after the other.
-pub(crate) fn diagnostics(all: &[Diagnostic]) -> String {
+/// What is wrong with aspects, or domains, one after the other.
+pub(crate) fn lines(all: &[impl ToString]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -81,7 +81,7 @@ pub enum Error {
     #[error("{0} domains are more than the 255 that a recording can have")]
     TooManyDomains(usize),
     /// The aspects are wrong, or do not fit the kernels.
-    #[error("{}", diagnostics(.0))]
+    #[error("{}", lines(.0))]
     Aspects(Vec<Diagnostic>),
     /// An aspect is neither a file nor in the library.
     #[error("{0}")]
@@ -208,6 +208,9 @@ pub enum Error {
         /// What the transport said.
         reason: String,
     },
+    /// Several domains are not there, or not as they should be: an error of each.
+    #[error("{}", lines(.0))]
+    Several(Vec<Error>),
     /// The trace cannot be written.
     #[error("{0}")]
     Trace(#[from] xweave_trace::Error),
@@ -224,13 +227,30 @@ pub enum Error {
 
 impl Error {
     /// The domain that is not there, or not as it should be, where there is nothing wrong with the others.
-    pub fn of_domain(&self) -> Option<&str> {
+    pub(crate) fn of_domain(&self) -> Option<&str> {
         match self {
             Self::Unreachable { domain, .. }
             | Self::Lost { domain, .. }
+            | Self::NotPermitted { domain }
+            | Self::NoBtf { domain, .. }
+            | Self::OldKernel { domain, .. }
             | Self::Agent { domain, .. }
+            | Self::Refused { domain, .. }
             | Self::Sent { domain, .. } => Some(domain),
             _ => None,
         }
+    }
+
+    /// The same of each domain that is not as it should be: none if it is about something else.
+    pub(crate) fn of_domains(&self) -> Vec<&Self> {
+        match self {
+            Self::Several(errors) => errors.iter().flat_map(Self::of_domains).collect(),
+            error => error.of_domain().map(|_| error).into_iter().collect(),
+        }
+    }
+
+    /// One error of these; none if there are none.
+    pub(crate) fn of_all(mut errors: Vec<Self>) -> Option<Self> {
+        if errors.len() > 1 { Some(Self::Several(errors)) } else { errors.pop() }
     }
 }

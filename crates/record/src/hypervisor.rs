@@ -1,12 +1,14 @@
 //! What Xen itself records meanwhile. dom0 sends it as a file of xentrace, which is kept beside the trace: its records have
 //! times of the TSC, and get their places when it is known what that was, at the end.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
-use xweave_trace::Manifest;
+use serde::Deserialize;
+use xweave_guard::confine::{Job, Limits, job::Failed, run_all};
+use xweave_trace::{Manifest, Trace};
 use xweave_wire::message::{Reply, Request, XenDomain};
 
-use crate::{Error, Options, Phase, capture::Capture};
+use crate::{Error, Options, Phase, capture::Capture, pace::SOON};
 
 /// Whether Xen can be had to record, where that is wanted.
 pub(crate) fn check(capture: &Capture<'_>, options: &Options) -> Result<(), Error> {
@@ -22,7 +24,9 @@ pub(crate) fn check(capture: &Capture<'_>, options: &Options) -> Result<(), Erro
 /// Has Xen record from now on.
 pub(crate) fn begin(capture: &mut Capture<'_>) -> Result<(), Error> {
     capture.sessions[0].ask(Request::Xentrace);
-    capture.until(|session| !session.owes())?;
+    while capture.sessions[0].owes() && !xweave_interrupt::pending() {
+        capture.wait(SOON)?;
+    }
     match capture.sessions[0].answers.pop_front() {
         Some(Reply::Failed(failure)) => {
             let domain = capture.sessions[0].name().to_owned();
@@ -32,34 +36,72 @@ pub(crate) fn begin(capture: &mut Capture<'_>) -> Result<(), Error> {
     }
 }
 
+/// Makes a file of xentrace part of a trace: of the file, the trace's folder, and the name of dom0 there. Asks again and
+/// again whether to go on.
+pub(crate) type Import = dyn Fn(&Path, &Path, &str, &mut dyn FnMut() -> bool) -> Result<Imported, String>;
+
+/// What came of a file of xentrace, as `xweave import --json` tells it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Imported {
+    /// What could not be read.
+    pub(crate) damage: Vec<String>,
+    /// Records that are of no time of the trace.
+    pub(crate) outside: u64,
+}
+
+/// How long the process that reads a file of xentrace may take: one of GBs takes minutes.
+const READ_WITHIN: Duration = Duration::from_secs(6 * 3600);
+
+/// Has it done by a process that has nothing but the file and the trace, as `xweave import` is: what Xen records, guests
+/// decide.
+pub(crate) fn import(
+    file: &Path,
+    dir: &Path,
+    dom0: &str,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<Imported, String> {
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|error| error.to_string());
+    let what = "reading what Xen recorded";
+    let mut job = Job::new(what, &["import", "--json", "--into"], Limits::of_command(), READ_WITHIN);
+    job.arguments.extend([absolute(dir)?.into(), "--domid".into(), format!("{dom0}=0").into()]);
+    job.arguments.push(absolute(file)?.into());
+    let answer = run_all(vec![job], goes_on).pop().unwrap_or(Err(Failed::Interrupted));
+    serde_json::from_slice(&answer.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
+}
+
 /// Makes what Xen recorded part of the trace, which is finished. Gives what the trace says then; if it could not be done,
 /// the file stays beside it, and why is told.
-pub(crate) fn place(capture: &mut Capture<'_>, dir: &Path, mut manifest: Manifest) -> Manifest {
+pub(crate) fn place(
+    capture: &mut Capture<'_>,
+    dir: &Path,
+    mut manifest: Manifest,
+    import: &Import,
+) -> Manifest {
     let file = dir.join(xweave_trace::XENTRACE);
     if !file.exists() {
         return manifest;
     }
     capture.tell(Phase::Placing);
-    let goes_on = || !xweave_interrupt::at_once();
     // Nobody else can have Xen record.
-    let domids = vec![(manifest.reference.clone().into(), 0)];
-    let options = xweave_import::Options { domids, ..xweave_import::Options::default() };
-    match xweave_import::add(&file, dir, &options, &goes_on) {
-        Ok(added) => {
-            // What is in it is in the trace, if it can be read and was of that time.
-            if added.outcome.damage.is_empty() && added.outcome.outside == 0 {
-                let _ = std::fs::remove_file(&file);
-            }
-            added.manifest
+    let imported = import(&file, dir, &manifest.reference, &mut || !xweave_interrupt::at_once());
+    if let Ok(trace) = Trace::open(dir) {
+        trace.manifest().clone_into(&mut manifest);
+    }
+    match imported {
+        // What is in it is in the trace, if it can be read and was of that time.
+        Ok(imported) if imported.damage.is_empty() && imported.outside == 0 => {
+            let _ = std::fs::remove_file(&file);
         }
+        Ok(_) => {}
         Err(error) => {
             let (file, dir) = (file.display(), dir.display());
             manifest.warnings.push(format!(
-                "what Xen recorded is not in the trace: {error}; it is kept: xweave import {file} --into {dir}"
+                "what Xen recorded is not in the trace, or not all of it: {error}; it is kept: xweave import {file} --into \
+                 {dir}"
             ));
-            manifest
         }
     }
+    manifest
 }
 
 #[cfg(test)]
@@ -110,7 +152,7 @@ mod tests {
     }
 
     fn recorded(dir: &Path, agent: Agent, xen: bool) -> Result<Outcome, Error> {
-        let until = Until::Elapsed(std::time::Duration::ZERO);
+        let until = Until::Elapsed(Duration::ZERO);
         let options = Options { xen, ..scripted::options(dir, &["dom0"], until, Budget::default()) };
         scripted::record(&options, Pace::default(), vec![agent], &mut |_| {})
     }
@@ -124,7 +166,7 @@ mod tests {
         // Scripted agents have no TSC.
         let told = outcome.manifest.warnings.last().unwrap();
         assert!(told.contains("does not tell what the TSC was") && told.contains("xweave import"), "{told}");
-        assert!(xweave_trace::Trace::open(&outcome.trace).unwrap().manifest().complete);
+        assert!(Trace::open(&outcome.trace).unwrap().manifest().complete);
     }
 
     #[test]

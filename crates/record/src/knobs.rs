@@ -8,6 +8,7 @@ use xweave_wire::{
 use crate::{
     Budget, DomainSpec, Error, Phase, domain, identity,
     recording::{Means, answered, connect, read_facts},
+    remaining::{Remaining, Required},
 };
 
 /// A domain, and its knobs.
@@ -23,14 +24,31 @@ pub struct DomainKnobs {
     pub knobs: Vec<State>,
 }
 
-/// Asks these domains, and this machine, unless a host is among them.
+/// Asks these domains, and this machine, unless a host is among them. A guest that does not answer is left out, as of a
+/// recording, and that is told.
 ///
 /// # Errors
-/// One cannot be reached or does not answer; its agent is not root's; it is interrupted.
-pub fn knobs(domains: &[DomainSpec], progress: &mut dyn FnMut(Phase<'_>)) -> Result<Vec<DomainKnobs>, Error> {
+/// The host, or none of the guests, can be reached and answers; one that is required does not; it is interrupted.
+pub fn knobs(
+    domains: &[DomainSpec],
+    required: Required,
+    progress: &mut dyn FnMut(Phase<'_>),
+) -> Result<Vec<DomainKnobs>, Error> {
     let specs = domain::complete(domains)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
-    let mut capture = connect(specs, &Budget::default(), &Means::usual(), Box::new(progress))?;
+    let mut remaining = Remaining::of(specs, required, 1);
+    loop {
+        let error = match ask(remaining.domains(), &mut *progress) {
+            Ok(knobs) => return Ok(knobs),
+            Err(error) => error,
+        };
+        remaining.leave_out(error)?.iter().for_each(|line| progress(Phase::Note { line }));
+    }
+}
+
+fn ask(specs: &[DomainSpec], progress: &mut dyn FnMut(Phase<'_>)) -> Result<Vec<DomainKnobs>, Error> {
+    let (budget, means) = (Budget::default(), Means::usual());
+    let mut capture = connect(specs.to_vec(), &budget, &means, Box::new(progress))?;
     read_facts(&mut capture)?;
     identity::check(&answered(&capture).collect::<Vec<_>>())?;
     capture.sessions.iter_mut().for_each(|session| session.ask(Request::Knobs));

@@ -37,6 +37,7 @@ mod pace;
 mod progress;
 mod question;
 mod recording;
+mod remaining;
 #[cfg(test)]
 mod scripted;
 mod secret;
@@ -59,5 +60,6 @@ pub use knobs::{DomainKnobs, knobs};
 pub use options::{Options, Until};
 pub use progress::{Analysed, Outcome, Phase};
 pub use recording::record;
+pub use remaining::{LeftOut, Remaining, Required};
 pub use settings::{Made, Settings};
 pub use transport::Transport;

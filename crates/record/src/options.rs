@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{budget::Budget, domain::DomainSpec, settings::Settings};
+use crate::{budget::Budget, domain::DomainSpec, remaining::Required, settings::Settings};
 
 /// What ends a recording.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub struct Options {
     pub xen: bool,
     /// The domains besides this machine.
     pub domains: Vec<DomainSpec>,
+    /// Which domains it is not begun without.
+    pub required: Required,
     /// The trace directory.
     pub output: PathBuf,
     /// Whether an earlier trace there may be replaced.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitStatus, time::Duration};
 use xweave_aspect::Diagnostic;
 use xweave_trace::{Exit, Manifest};
 
-use crate::settings::Made;
+use crate::{remaining::LeftOut, settings::Made};
 
 /// How far the analysis of a domain's code has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +119,8 @@ pub struct Outcome {
     pub trace: PathBuf,
     /// The trace's manifest, as written.
     pub manifest: Manifest,
+    /// Guests that were named and are not recorded.
+    pub left_out: Vec<LeftOut>,
     /// Places that a pointcut selects but that cannot be hooked, per domain: what the kernels had to say only
     /// when they were asked is among the manifest's warnings.
     pub skipped: Vec<(String, xweave_weave::Skipped)>,
@@ -140,7 +142,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What is missing from the trace that was to be in it, in words: domains that were lost, a command that failed.
+    /// What is missing from the trace that was to be in it, in words: domains that were lost, a command that failed. What
+    /// guests there are that were left out is not among it.
     pub fn missing(&self) -> Vec<String> {
         let lost = self.manifest.domains.iter().filter_map(|domain| match &domain.exit {
             Some(Exit::Lost { reason }) => {

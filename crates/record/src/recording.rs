@@ -9,9 +9,9 @@ use std::{
 };
 
 use xweave_agent::Background;
-use xweave_aspect::Aspects;
+use xweave_aspect::{Aspects, Diagnostic};
 use xweave_flow::clock::Timeline;
-use xweave_trace::{Exit, Manifest, Writer};
+use xweave_trace::{Exit, Manifest, Site, Writer};
 use xweave_weave::{AspectInput, Library, ProgramObject, Role, Skipped, Woven};
 use xweave_wire::message::{Reply, Request};
 
@@ -29,8 +29,10 @@ use crate::{
     link::Link,
     pace::{Pace, SOON},
     question::Question,
+    remaining::{Remaining, Required},
     session::Session,
-    settings, sharing,
+    settings::{self, Made},
+    sharing,
     transport::Stream,
     weaving::{self, sites},
     xen,
@@ -42,8 +44,9 @@ const FIRST_EXCHANGES: usize = 16;
 /// Records, from connecting to the finished trace.
 ///
 /// # Errors
-/// When it cannot begin, or the trace cannot be written. A domain lost on the way is not an error:
-/// the others go on, and the manifest says so.
+/// When it cannot begin, or the trace cannot be written. A guest that is not there when it begins, or not as it should be, is
+/// left out where it is not required and another is left. A domain lost on the way is not an error: the others go on, and the
+/// manifest says so.
 pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<Outcome, Error> {
     record_by(options, &Means::usual(), progress)
 }
@@ -54,6 +57,8 @@ pub(crate) struct Means<'a> {
     pub(crate) open: &'a (dyn Fn(&DomainSpec) -> io::Result<Stream> + Sync),
     /// How plans are made.
     pub(crate) deploy: &'a Deploy,
+    /// What Xen recorded is made part of the trace.
+    pub(crate) import: &'a hypervisor::Import,
     pub(crate) pace: Pace,
 }
 
@@ -64,7 +69,12 @@ pub(crate) type Deploy =
 impl Means<'_> {
     /// By the domains' transports, of what their kernels are.
     pub(crate) fn usual() -> Self {
-        Self { open: &|spec| spec.transport.open(), deploy: &deploy, pace: Pace::default() }
+        Self {
+            open: &|spec| spec.transport.open(),
+            deploy: &deploy,
+            import: &hypervisor::import,
+            pace: Pace::default(),
+        }
     }
 }
 
@@ -90,41 +100,24 @@ pub(crate) fn record_by(
     domain::check_symbols(&options.symbols, &specs)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
 
-    let mut capture = connect(specs, &options.budget, means, Box::new(progress))?;
-    read_facts(&mut capture)?;
-    hypervisor::check(&capture, options)?;
-    let unidentified = xen::identify(&mut capture)?;
-    introduce(&mut capture)?;
-    unidentified.iter().for_each(|line| note(&mut capture, line));
-    let Deployment { woven, left_out, notes, warnings: of_weaving } =
-        (means.deploy)(&mut capture, &aspects, &library, options)?;
-    let diagnostics: Vec<_> = aspects.warnings.iter().cloned().chain(of_weaving).collect();
-    diagnostics.iter().for_each(|diagnostic| capture.tell(Phase::Diagnosed { diagnostic }));
-    let skipped = skipped(&woven);
-    skipped.iter().for_each(|(domain, skipped)| {
-        let (function, clause, reason) = (&skipped.function, &skipped.clause, &skipped.reason);
-        note(&mut capture, &format!("{domain}: {function} is not woven ({clause}): {reason}"));
-    });
-    left_out.iter().chain(&notes).for_each(|line| note(&mut capture, line));
-    relate_clocks(&mut capture)?;
-
-    let begun = Instant::now();
-    let there = weave(&mut capture, &aspects, &woven)?;
-    let not_shared = sharing::share(&mut capture, &woven)?;
-    for (session, woven) in capture.sessions.iter_mut().zip(&woven) {
-        session.drops.reasons.clone_from(&woven.drop_reasons);
-    }
-    let weaving = begun.elapsed();
-    let mut of_agents = weaving::warnings(&capture.sessions, &woven, &there);
-    of_agents.extend(not_shared);
-    if weaving::has_carriers(&woven) {
-        of_agents.extend(back_ends::warnings(&capture.sessions, |number| capture.timeline.vm(number)));
-    }
-    let uncounted = weaving::uncounted(&capture.sessions, &woven);
-    of_agents.iter().for_each(|line| note(&mut capture, line));
-    let sites = sites(&woven, &there);
-
-    let settings = settings::make(&mut capture, &options.settings)?;
+    let settings = options.settings.of.iter().map(|(domain, _)| domain.clone());
+    let required = match options.required.clone() {
+        Required::Named(names) => Required::Named(names.into_iter().chain(settings).collect()),
+        Required::All => Required::All,
+    };
+    let mut remaining = Remaining::of(specs, required, 1);
+    let mut told = Vec::new();
+    let preparation = Preparation { options, aspects: &aspects, library: &library, means };
+    let Prepared { mut capture, woven, left_out, warnings, skipped, of_agents, sites, settings, weaving } = loop {
+        let error = match preparation.prepare(remaining.domains(), Box::new(&mut *progress)) {
+            Ok(prepared) => break prepared,
+            Err(error) => error,
+        };
+        for line in remaining.leave_out(error)? {
+            progress(Phase::Note { line: &line });
+            told.push(line);
+        }
+    };
     // Where nothing can be woven, or the command not be started, nothing is written, and an earlier trace stays. What
     // is recorded meanwhile waits.
     let command = start(&mut capture, options)?;
@@ -135,9 +128,9 @@ pub(crate) fn record_by(
     }
     let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
     describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
-    manifest.warnings = left_out.into_iter().chain(of_agents).collect();
+    manifest.warnings = told.into_iter().chain(left_out).chain(of_agents).collect();
     let told = manifest.warnings.len();
-    manifest.loss.uncounted = uncounted;
+    manifest.loss.uncounted = weaving::uncounted(&capture.sessions, &woven);
     let writer = if options.replace { Writer::replace } else { Writer::create };
     let mut writer = writer(&options.output, manifest)?;
     writer.sites(&sites)?;
@@ -147,19 +140,90 @@ pub(crate) fn record_by(
     drop(background);
     let unweaving = stop(&mut capture, options)?;
     let manifest = finish(&mut capture)?;
-    let manifest = hypervisor::place(&mut capture, &options.output, manifest);
+    let manifest = hypervisor::place(&mut capture, &options.output, manifest, means.import);
     Ok(Outcome {
         trace: options.output.clone(),
         manifest,
+        left_out: remaining.left_out().to_vec(),
         skipped,
         told,
-        warnings: diagnostics,
+        warnings,
         command,
         settings,
         sites: sites.len(),
         weaving,
         unweaving,
     })
+}
+
+/// How domains are prepared to record, whichever they are.
+struct Preparation<'a> {
+    options: &'a Options,
+    aspects: &'a Aspects,
+    library: &'a Library<'a>,
+    means: &'a Means<'a>,
+}
+
+/// Domains that are woven and have not begun to record.
+struct Prepared<'p> {
+    capture: Capture<'p>,
+    woven: Vec<Woven>,
+    /// What of the aspects and events kernels have no place for.
+    left_out: Vec<String>,
+    /// What the checker wanted to be known.
+    warnings: Vec<Diagnostic>,
+    skipped: Vec<(String, Skipped)>,
+    /// What is to be known of what was woven, beyond that.
+    of_agents: Vec<String>,
+    sites: Vec<Site>,
+    settings: Vec<Made>,
+    /// How long loading and attaching took.
+    weaving: Duration,
+}
+
+impl Preparation<'_> {
+    /// Reaches these domains, learns what they are, and weaves.
+    fn prepare<'p>(
+        &self,
+        domains: &[DomainSpec],
+        progress: Box<dyn FnMut(Phase<'_>) + 'p>,
+    ) -> Result<Prepared<'p>, Error> {
+        let Self { options, aspects, library, means } = self;
+        let mut capture = connect(domains.to_vec(), &options.budget, means, progress)?;
+        read_facts(&mut capture)?;
+        hypervisor::check(&capture, options)?;
+        let unidentified = xen::identify(&mut capture)?;
+        introduce(&mut capture)?;
+        unidentified.iter().for_each(|line| note(&mut capture, line));
+        let Deployment { woven, left_out, notes, warnings: of_weaving } =
+            (means.deploy)(&mut capture, aspects, library, options)?;
+        let warnings: Vec<_> = aspects.warnings.iter().cloned().chain(of_weaving).collect();
+        warnings.iter().for_each(|diagnostic| capture.tell(Phase::Diagnosed { diagnostic }));
+        let skipped = skipped(&woven);
+        skipped.iter().for_each(|(domain, skipped)| {
+            let (function, clause, reason) = (&skipped.function, &skipped.clause, &skipped.reason);
+            note(&mut capture, &format!("{domain}: {function} is not woven ({clause}): {reason}"));
+        });
+        left_out.iter().chain(&notes).for_each(|line| note(&mut capture, line));
+        relate_clocks(&mut capture)?;
+
+        let begun = Instant::now();
+        let there = weave(&mut capture, aspects, &woven)?;
+        let not_shared = sharing::share(&mut capture, &woven)?;
+        for (session, woven) in capture.sessions.iter_mut().zip(&woven) {
+            session.drops.reasons.clone_from(&woven.drop_reasons);
+        }
+        let weaving = begun.elapsed();
+        let mut of_agents = weaving::warnings(&capture.sessions, &woven, &there);
+        of_agents.extend(not_shared);
+        if weaving::has_carriers(&woven) {
+            of_agents.extend(back_ends::warnings(&capture.sessions, |number| capture.timeline.vm(number)));
+        }
+        of_agents.iter().for_each(|line| note(&mut capture, line));
+        let sites = sites(&woven, &there);
+        let settings = settings::make(&mut capture, &options.settings)?;
+        Ok(Prepared { capture, woven, left_out, warnings, skipped, of_agents, sites, settings, weaving })
+    }
 }
 
 /// Reaches all domains, side by side: one that does not answer keeps none of the others waiting.
@@ -179,20 +243,26 @@ pub(crate) fn connect<'p>(
     }
     let (sender, incoming) = mpsc::channel();
     let share = budget.disk / specs.len().max(1) as u64;
-    let mut sessions = Vec::new();
+    let (mut sessions, mut unreachable) = (Vec::new(), Vec::new());
     for ((index, spec), opened) in specs.into_iter().enumerate().zip(opened) {
         let opened = opened.unwrap_or_else(|_| Err(io::Error::other("connecting failed")));
-        let stream = opened.map_err(|error| Error::Unreachable {
-            domain: spec.name.clone(),
-            transport: spec.transport.to_string(),
-            reason: error.into(),
-        })?;
+        let stream = match opened {
+            Ok(stream) => stream,
+            Err(error) => {
+                let (domain, transport) = (spec.name, spec.transport.to_string());
+                unreachable.push(Error::Unreachable { domain, transport, reason: error.into() });
+                continue;
+            }
+        };
         // This machine's own agent is as trustworthy as the controller.
         let rate = budget.rate.filter(|_| spec.transport != Transport::Local);
         let budget = Budget { rate, disk: share, ..*budget };
         let link = Link::open(stream, &budget, index, &sender);
         let number = u8::try_from(index + 1).map_err(|_| Error::TooManyDomains(index + 1))?;
         sessions.push(Session::new(spec, number, link, budget, means.pace));
+    }
+    if let Some(error) = Error::of_all(unreachable) {
+        return Err(error);
     }
     let mut capture = Capture::new(sessions, incoming, means.pace, progress);
     capture.until(Session::has_greeted)?;
@@ -202,13 +272,14 @@ pub(crate) fn connect<'p>(
 pub(crate) fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
     capture.sessions.iter_mut().for_each(|session| session.ask(Request::DomainInfo));
     capture.until(|session| !session.owes())?;
+    let mut unfit = Vec::new();
     for index in 0..capture.sessions.len() {
         let Reply::DomainInfo(facts) = capture.answer(index)? else { return Err(capture.unexpected(index)) };
         let session = &mut capture.sessions[index];
-        kernels::check(session.name(), &facts)?;
+        unfit.extend(kernels::check(session.name(), &facts).err());
         session.facts = *facts;
     }
-    Ok(())
+    Error::of_all(unfit).map_or(Ok(()), Err)
 }
 
 /// Tells which machine each domain turned out to be, and what of it looks wrong.

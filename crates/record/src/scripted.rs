@@ -23,8 +23,10 @@ use crate::{
     Budget, DomainSpec, Error, Options, Outcome, Phase, Transport, Until,
     capture::Capture,
     deploy::Deployment,
+    hypervisor::Imported,
     pace::Pace,
     recording::{Means, record_by},
+    remaining::Required,
     settings::Settings,
     transport::Stream,
 };
@@ -57,6 +59,7 @@ pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Bud
         expressions: vec!["execution(f) { STORE_DATA1(1); }".to_owned()],
         filter: None,
         xen: false,
+        required: Required::all_if(false),
         events: xweave_weave::EventChoice::default(),
         domains: domains.iter().map(spec).collect(),
         output: folder.join("trace"),
@@ -113,7 +116,8 @@ pub(crate) fn record_over(
         }));
         connect(ours)
     };
-    let means = Means { open: &open, deploy: &|capture, _, _, _| plans(capture), pace };
+    let import = &import_here;
+    let means = Means { open: &open, deploy: &|capture, _, _, _| plans(capture), import, pace };
     let outcome = record_by(options, &means, progress);
     let over = Instant::now();
     for agent in running.into_inner().unwrap() {
@@ -210,4 +214,18 @@ fn plans(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
         });
     }
     Ok(Deployment { woven, ..Deployment::default() })
+}
+
+/// Makes a file of xentrace part of a trace, in this process.
+fn import_here(
+    file: &Path,
+    dir: &Path,
+    dom0: &str,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<Imported, String> {
+    let options = xweave_import::Options { domids: vec![(dom0.into(), 0)], ..Default::default() };
+    let goes_on = std::cell::RefCell::new(goes_on);
+    let added = xweave_import::add(file, dir, &options, &|| goes_on.borrow_mut()());
+    let outcome = added.map_err(|error| error.to_string())?.outcome;
+    Ok(Imported { damage: outcome.damage, outside: outcome.outside })
 }

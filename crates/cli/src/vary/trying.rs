@@ -10,7 +10,7 @@ use std::{
 };
 
 use xweave_model::Spec;
-use xweave_record::{Budget, DomainKnobs, DomainSpec, Options, Phase, Settings, Until};
+use xweave_record::{Budget, DomainKnobs, DomainSpec, Options, Phase, Required, Settings, Until};
 use xweave_report::{View, document, experiment as report, number::counted};
 use xweave_trace::Trace;
 use xweave_vary::experiment::{
@@ -70,6 +70,9 @@ pub struct Args {
     /// Another domain, as for xweave record: NAME=vsock:CID, or NAME=COMMAND
     #[arg(long, value_name = "NAME=TRANSPORT", conflicts_with = "dir")]
     domain: Vec<String>,
+    /// Begin no block without one of them: a guest that does not answer, or cannot be traced, is not left out
+    #[arg(long, requires = "try")]
+    require: bool,
     /// How often each setting is tried: below 6, no interval of 95 % is possible
     #[arg(long, value_name = "N", default_value_t = 6, requires = "try", value_parser = clap::value_parser!(u32).range(1..=200))]
     rounds: u32,
@@ -105,7 +108,8 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
     let domains = domains.map_err(Failure::usage)?;
     let reached = || {
         let mut progress = Progress::new(None);
-        let knobs = xweave_record::knobs(&domains, &mut |phase| progress.show(&phase));
+        let required = Required::all_if(args.require);
+        let knobs = xweave_record::knobs(&domains, required, &mut |phase| progress.show(&phase));
         progress.end();
         knobs
     };
@@ -135,6 +139,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
             expressions: Vec::new(),
             filter: None,
             xen: false,
+            required: Required::all_if(args.require),
             events: EventChoice::new(args.events.0, None),
             domains: domains.clone(),
             output: PathBuf::new(),
@@ -238,6 +243,13 @@ impl Teller {
                 if let (true, Some(progress)) = (is_told || changes, &mut self.progress) {
                     progress.show(phase);
                 }
+            }
+            // Of the first, the recording has said so.
+            Step::LeftOut { number: 1, .. } => {}
+            Step::LeftOut { number, guest } => {
+                let (domain, reason) = (&guest.domain, &guest.reason);
+                let line = format!("note: from block {number} on, {domain} is left out: {reason}");
+                eprintln!("{}", told::fitted(&line));
             }
             Step::Over { number, failed } => {
                 if let Some(progress) = self.progress.take() {

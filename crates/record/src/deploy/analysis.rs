@@ -9,7 +9,7 @@ use std::{
 };
 
 use xweave_guard::{
-    confine::{Job, Limits, half_of_memory, job::Failed, run_all},
+    confine::{Job, Limits, job::Failed, run_all, share_of_memory},
     private,
 };
 
@@ -70,7 +70,7 @@ pub(super) fn index(
     let handed: OwnedFd = made.file.try_clone()?.into();
     let meter = Meter::new()?;
     let (of_meter, number) = meter.hand()?;
-    let limits = Limits { memory: half_of_memory().max(ANALYSER.memory), ..ANALYSER };
+    let limits = Limits { memory: share_of_memory(), ..ANALYSER };
     let mut job = Job::new("reading it", &["confined", "index"], limits, deadline(limits));
     job.arguments.extend([file.into(), "--to".into(), handed.as_raw_fd().to_string().into()]);
     job.arguments.extend(["--meter".into(), number.to_string().into()]);

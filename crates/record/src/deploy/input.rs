@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
@@ -22,6 +22,16 @@ const MODULE_TYPES: usize = 32 << 20;
 
 /// The most that all of a domain's has: a kernel's is 6 MB, that of some hundred modules as much again.
 const ALL_TYPES: usize = 128 << 20;
+
+/// What is in a folder of this machine.
+fn entries(folder: &str) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// Whether a file is called as images of kernels with debug information are.
+fn is_image(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"vmlinux-"))
+}
 
 /// What one domain is.
 pub(crate) struct Input {
@@ -210,25 +220,23 @@ impl Input {
 
     /// A file of this kernel with code and debug information, where distributions put such.
     fn debug_file(&self) -> Option<PathBuf> {
-        let (release, id) = (&self.facts.kernel, &self.facts.build_id);
-        // From another machine: a release is no path.
-        if release.contains('/') || id.len() < 3 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        // What a domain says of itself is no path: files are looked for by what is in them.
+        let id = &self.facts.build_id;
+        if id.len() < 3 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
         let (first, rest) = id.split_at(2);
-        let places = [
-            format!("/usr/lib/debug/boot/vmlinux-{release}"),
-            format!("/usr/lib/debug/lib/modules/{release}/vmlinux"),
-            format!("/usr/lib/debug/usr/lib/modules/{release}/vmlinux"),
-            format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"),
-        ];
+        let by_id = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
+        let images = entries("/usr/lib/debug/boot").filter(|path| is_image(path));
+        let of_modules = ["/usr/lib/debug/lib/modules", "/usr/lib/debug/usr/lib/modules"];
+        let of_modules = of_modules.into_iter().flat_map(entries).map(|folder| folder.join("vmlinux"));
         let of_it = |path: &PathBuf| {
             image::build_id(path).is_some_and(|found| xweave_text::hex(&found) == *id)
                 && image::has_debug_info(path)
                 // Debug information may be apart from the code, which is not there then.
                 && image::has_code(path)
         };
-        places.map(PathBuf::from).into_iter().find(of_it)
+        images.chain(of_modules).chain([by_id]).find(of_it)
     }
 
     /// What is to be asked of the agent.

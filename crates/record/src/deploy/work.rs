@@ -18,7 +18,7 @@ use xweave_code::{Kernel, image::LiveCode, types::KernelTypes};
 use xweave_guard::confine::{self, Confinement, User};
 use xweave_weave::{CodeIndex, Domain, complaints, draft};
 
-use crate::error::{Cause, diagnostics};
+use crate::error::{Cause, lines};
 use crate::recording::library;
 
 pub use super::parcel::Unreadable;
@@ -64,7 +64,7 @@ pub enum Error {
     #[error("{0}")]
     Code(#[from] xweave_code::Error),
     /// The aspects, which were understood before, are not.
-    #[error("{}", diagnostics(.0))]
+    #[error("{}", lines(.0))]
     Aspects(Vec<Diagnostic>),
     /// Programs that were compiled before cannot be used.
     #[error("{0}")]

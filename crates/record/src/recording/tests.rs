@@ -3,6 +3,7 @@
 
 mod beforehand;
 mod interrupted;
+mod left_out;
 mod losses;
 mod refusals;
 mod settings;

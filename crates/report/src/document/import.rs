@@ -20,6 +20,8 @@ pub struct Import<'a> {
     pub kinds: &'a BTreeMap<&'static str, u64>,
     /// Names of the records that have no kind of their own, and how many of each.
     pub unknown: &'a BTreeMap<String, u64>,
+    /// Records of Xen's that are of no time of the trace that they were added to.
+    pub outside: u64,
     /// What else there is to know, in words.
     pub warnings: &'a [String],
     /// What could not be read.
@@ -55,6 +57,7 @@ impl<'a> Import<'a> {
             domains: outcome.domains.iter().map(domain).collect(),
             kinds: &outcome.kinds,
             unknown: &outcome.unknown,
+            outside: outcome.outside,
             warnings: &outcome.warnings,
             damage: &outcome.damage,
         }

@@ -19,6 +19,8 @@ pub struct Record<'a> {
     pub lost: u64,
     /// The running kernels that were woven.
     pub domains: &'a [Domain],
+    /// The guests that were named and are not recorded.
+    pub left_out: Vec<LeftOut<'a>>,
     /// How each domain's times came onto the time line.
     pub clocks: &'a [Clock],
     /// What else there is to know, in words.
@@ -35,6 +37,21 @@ pub struct Record<'a> {
     pub detach_ns: u64,
 }
 
+/// A guest that is not recorded.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeftOut<'a> {
+    /// Its name.
+    pub domain: &'a str,
+    /// Why, in words.
+    pub reason: &'a str,
+}
+
+impl<'a> LeftOut<'a> {
+    fn new(left: &'a xweave_record::LeftOut) -> Self {
+        Self { domain: &left.domain, reason: &left.reason }
+    }
+}
+
 impl<'a> Record<'a> {
     /// Of a recording.
     pub fn new(outcome: &'a Outcome) -> Self {
@@ -45,6 +62,7 @@ impl<'a> Record<'a> {
             events: manifest.events,
             lost: manifest.lost,
             domains: &manifest.domains,
+            left_out: outcome.left_out.iter().map(LeftOut::new).collect(),
             clocks: &manifest.clocks,
             warnings: &manifest.warnings,
             loss: &manifest.loss,

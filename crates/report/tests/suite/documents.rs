@@ -173,7 +173,7 @@ fn import() {
         guests: vec![],
     };
     let outcome = xweave_import::Outcome {
-        outside: 0,
+        outside: 3,
         events: 9,
         lost: 1,
         domains: vec![file],
@@ -186,7 +186,7 @@ fn import() {
         text(&import::Import::new(Path::new("trace"), &outcome)),
         joined(
             r#"{"damage":[],"domains":[{"events":9,"file":"vm1.dat","lost":1,"name":"vm1"}],"events":9,
-               "kinds":{"switch":5,"wake":4},"lost":1,"schema":2,"trace":"trace","unknown":{"kvm_entry":2},
+               "kinds":{"switch":5,"wake":4},"lost":1,"outside":3,"schema":2,"trace":"trace","unknown":{"kvm_entry":2},
                "warnings":["the clock is not known"]}"#
         )
     );
@@ -220,6 +220,7 @@ fn record() {
         told: 0,
         trace: "trace".into(),
         manifest,
+        left_out: vec![xweave_record::LeftOut { domain: "vm2".into(), reason: "silent".into() }],
         skipped: Vec::new(),
         warnings: Vec::new(),
         command: Some(ExitStatus::from_raw(3 << 8)),
@@ -236,7 +237,7 @@ fn record() {
                "domains":[{"boot_id":"","build_id":"","cpus":0,"exit":{"reason":"it was reset",
                "status":"lost"},"hostname":"","kernel":"","name":"vm1","number":1,"role":"host","tsc_hz":0,
                "vendor":""}],
-               "events":1,"loss":{"events":[],"flows":[],"sites":[],"unattributed":0,"unwritten":0},"lost":2,
+               "events":1,"left_out":[{"domain":"vm2","reason":"silent"}],"loss":{"events":[],"flows":[],"sites":[],"unattributed":0,"unwritten":0},"lost":2,
                "records":7,"schema":2,"sites":4,"trace":"trace","warnings":[]}"#
         )
     );

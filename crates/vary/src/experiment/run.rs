@@ -6,7 +6,7 @@ use std::{
 };
 
 use xweave_guard::private::Dir;
-use xweave_record::{DomainKnobs, Outcome, Phase, Settings, Until};
+use xweave_record::{DomainKnobs, LeftOut, Outcome, Phase, Settings, Until};
 use xweave_wire::knob;
 
 use super::{
@@ -54,6 +54,13 @@ pub enum Step<'a> {
     },
     /// It is recorded.
     Recording(Phase<'a>),
+    /// A guest is not recorded, from this block on.
+    LeftOut {
+        /// The block's number.
+        number: u32,
+        /// Which, and why.
+        guest: &'a LeftOut,
+    },
     /// It is over.
     Over {
         /// Its number.
@@ -84,7 +91,7 @@ pub enum RunError {
 /// # Errors
 /// Nothing could be measured.
 pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Experiment, RunError> {
-    let Options { record, plan, domains, command, within, settle, rounds, seed, transaction, output } =
+    let Options { mut record, plan, domains, command, within, settle, rounds, seed, transaction, output } =
         options;
     check(&output)?;
     let dir = Dir::create(&output).map_err(StoreError::from)?;
@@ -116,7 +123,14 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Exper
         let recorded = xweave_record::record(&options, &mut |phase| progress(Step::Recording(phase)));
         let interrupted = xweave_interrupt::pending();
         let (failed, read) = match recorded {
-            Ok(outcome) => (failure(&outcome, interrupted), read(outcome)),
+            Ok(outcome) => {
+                // The other blocks are not kept waiting by a guest that was not there.
+                for guest in &outcome.left_out {
+                    progress(Step::LeftOut { number, guest });
+                    record.domains.retain(|spec| spec.name != guest.domain);
+                }
+                (failure(&outcome, interrupted), read(outcome))
+            }
             Err(error) if number == 1 => {
                 // As if it had not been: what is wrong with the arguments is told with the first block.
                 let _ = dir.remove(FILE);
