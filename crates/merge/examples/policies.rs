@@ -99,7 +99,7 @@ fn main() -> Result<()> {
         Policy::Files => run.files()?,
     }
     for (pid, range) in all {
-        run.marker(pid)?.unmark(&[range])?;
+        run.marker(pid)?.unmark(&[range], &|| false)?;
     }
     for (_, marker) in run.markers {
         marker.close()?;
@@ -171,7 +171,7 @@ impl Run {
     /// KSM by itself, over all memory of the guests.
     fn everything(&mut self, all: &[(u32, Range)]) -> Result<()> {
         for (pid, range) in all {
-            self.marker(*pid)?.mark(&[*range])?;
+            self.marker(*pid)?.mark(&[*range], &|| false)?;
         }
         let mut directed = Directed::begin(BATCH)?;
         let mut next = 0;
@@ -222,7 +222,7 @@ impl Run {
                 continue;
             }
             for (pid, ranges) in ranges(&new) {
-                self.marker(pid)?.mark(&ranges)?;
+                self.marker(pid)?.mark(&ranges, &|| false)?;
             }
             self.first += 2 * new.len() as u64;
             marked.extend(new);
@@ -252,7 +252,7 @@ impl Run {
                 allowed: Allowed { inject: true, ..Allowed::default() },
             };
             let host = Host::look(&xweave_agent::vms())?;
-            let made = merging::merge(asked, &host, Some(&mut pace), || false)?;
+            let made = merging::merge(&asked, &host, Some(&mut pace), || false)?;
             if made.taken.made > 0 {
                 self.first += 2 * made.marked.saturating_sub(pages);
                 pages = made.marked;

@@ -120,31 +120,39 @@ impl Marker {
         Ok(marker)
     }
 
-    /// Marks ranges: KSM may merge their pages from now on.
+    /// Marks ranges: KSM may merge their pages from now on. It stops when `ended` says so.
     ///
     /// # Errors
     /// A range is not one of whole pages (then none is marked); the process has ended; its ring cannot be used any more, or
-    /// none of its threads borrowed.
+    /// none of its threads borrowed; it was stopped.
     /// What the kernel refuses of a range is no error, but told.
-    pub fn mark(&mut self, ranges: &[Range]) -> Result<Outcome, MarkError> {
-        self.advise(ranges, libc::MADV_MERGEABLE, &mut |_| {})
+    pub fn mark(&mut self, ranges: &[Range], ended: &dyn Fn() -> bool) -> Result<Outcome, MarkError> {
+        self.advise(ranges, libc::MADV_MERGEABLE, ended, &mut |_| {})
     }
 
     /// Takes the marks away again. Pages that are merged are copied, which takes memory and time.
     ///
     /// # Errors
     /// As for [`Self::mark`].
-    pub fn unmark(&mut self, ranges: &[Range]) -> Result<Outcome, MarkError> {
-        self.advise(ranges, libc::MADV_UNMERGEABLE, &mut |_| {})
+    pub fn unmark(&mut self, ranges: &[Range], ended: &dyn Fn() -> bool) -> Result<Outcome, MarkError> {
+        self.advise(ranges, libc::MADV_UNMERGEABLE, ended, &mut |_| {})
     }
 
-    fn advise(&mut self, ranges: &[Range], advice: i32, hook: Hook<'_>) -> Result<Outcome, MarkError> {
+    fn advise(
+        &mut self,
+        ranges: &[Range],
+        advice: i32,
+        ended: &dyn Fn() -> bool,
+        hook: Hook<'_>,
+    ) -> Result<Outcome, MarkError> {
         let copies = self.ring.is_none() && advice == libc::MADV_UNMERGEABLE;
         let pieces = pieces(ranges, if copies { PIECE_TO_COPY } else { PIECE })?;
         if self.process.has_ended() {
             return Err(MarkError::Gone(self.process.pid));
         }
-        let Some(ring) = &mut self.ring else { return calls::advise(&self.process, &pieces, advice, hook) };
+        let Some(ring) = &mut self.ring else {
+            return calls::advise(&self.process, &pieces, advice, ended, hook);
+        };
         let advice = advice.unsigned_abs();
         // A piece is no longer than 32 bits can say.
         let request = |Range { start, length }: Range| Request {
@@ -153,7 +161,7 @@ impl Marker {
             advice,
         };
         let requests: Vec<Request> = pieces.into_iter().map(request).collect();
-        let results = ring.run(&requests).map_err(|broken| self.broken(broken))?;
+        let results = ring.run(&requests, ended).map_err(|broken| self.broken(broken))?;
         let mut outcome = Outcome::default();
         for (request, result) in requests.iter().zip(results) {
             match result {
@@ -173,6 +181,7 @@ impl Marker {
             _ if self.process.has_ended() => MarkError::Gone(pid),
             Broken::Changed(why) => MarkError::Ring { pid, why },
             Broken::Unanswered(left) => MarkError::Unanswered { pid, left },
+            Broken::Ended => MarkError::Ended(pid),
             Broken::System(error) => MarkError::of(pid, "using the ring", error),
         }
     }

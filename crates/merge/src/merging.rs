@@ -90,6 +90,18 @@ pub enum MergeError {
     Ksm(String),
 }
 
+impl MergeError {
+    /// The guest that cannot be merged, where there is nothing wrong with the others.
+    pub fn of_guest(&self) -> Option<&str> {
+        match self {
+            Self::NoProcess(name) | Self::Mark(name, _) | Self::Nodes(name, _) => Some(name),
+            Self::Mappings { name, .. } | Self::Barred { name, .. } => Some(name),
+            Self::Look(LookError::Ended { name, .. }) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// When KSM is worth its passes, where guests are asked again and again. It visits all that is marked in each, also what is
 /// merged already: so new pages are waited for until they are as many as that, or until hardly any more come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,7 +138,7 @@ impl Pace {
 /// # Errors
 /// [`MergeError`]. What was marked or merged until then stays so.
 pub fn merge(
-    asked: Asked,
+    asked: &Asked,
     host: &Host,
     mut pace: Option<&mut Pace>,
     ended: impl Fn() -> bool,
@@ -135,15 +147,14 @@ pub fn merge(
     let Asked { guests, pids, same_by, allowed } = asked;
     let known =
         |(guest, pid): (&Guest, &Option<u32>)| pid.ok_or_else(|| MergeError::NoProcess(guest.name.clone()));
-    let pids = guests.iter().zip(&pids).map(known).collect::<Result<Vec<u32>, MergeError>>()?;
+    let pids = guests.iter().zip(pids).map(known).collect::<Result<Vec<u32>, MergeError>>()?;
     let slots = Slots::read()?;
-    let mut plan = Plan::of(&guests, &pids, &slots, same_by);
-    drop(guests);
+    let mut plan = Plan::of(guests, &pids, &slots, *same_by);
     if host.ksm.is_some_and(Ksm::is_within_nodes) {
         let nodes = plan.guests.iter().map(nodes_of).collect::<Result<Vec<_>, MergeError>>()?;
         plan.keep_within(&nodes);
     }
-    let wanted = plan.guests.iter().map(|guest| Wanted::of(guest, host, &slots, &allowed));
+    let wanted = plan.guests.iter().map(|guest| Wanted::of(guest, host, &slots, allowed));
     let wanted = wanted.collect::<Result<Vec<Wanted>, MergeError>>()?;
     let before = Merged::look(&plan)?;
     let all = plan.guests.iter().map(|of| of.spots.len() as u64).sum();
@@ -156,7 +167,7 @@ pub fn merge(
         let marked: Vec<Marked> = wanted.iter().map(Wanted::not_now).collect();
         return Ok(Outcome::of(&plan, &marked, &before, &before, Taken::default()));
     }
-    let marked = plan.guests.iter().zip(wanted).map(|(guest, wanted)| wanted.mark(guest, &allowed, &ended));
+    let marked = plan.guests.iter().zip(wanted).map(|(guest, wanted)| wanted.mark(guest, allowed, &ended));
     let marked = marked.collect::<Result<Vec<Marked>, MergeError>>()?;
     let work = Work {
         at_a_time: MOST_AT_A_TIME,

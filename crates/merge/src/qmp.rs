@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 use xweave_agent::command_line::{CommandLine, Monitor};
-use xweave_text::printable;
+use xweave_text::{argument, printable};
 
 use client::Client;
 
@@ -178,7 +178,8 @@ fn virsh(line: &CommandLine) -> String {
     let command = |id: &String| {
         let arguments = json!({"path": format!("/objects/{id}"), "property": "merge", "value": true});
         let command = json!({"execute": "qom-set", "arguments": arguments});
-        printable(&format!("virsh qemu-monitor-command {name} '{command}'")).into_owned()
+        let (name, command) = (argument(&name), command.to_string());
+        printable(&format!("virsh qemu-monitor-command {name} {}", argument(&command))).into_owned()
     };
     memory.iter().map(command).collect::<Vec<String>>().join("; ")
 }

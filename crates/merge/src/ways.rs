@@ -104,7 +104,7 @@ impl Allowed {
         self.inject || self.qmp
     }
 
-    /// Marks these ranges of a guest's memory, or more. QEMU is left alone when `ended` says so.
+    /// Marks these ranges of a guest's memory, or more. It stops when `ended` says so.
     ///
     /// # Errors
     /// [`WayError`], of each way that is allowed.
@@ -119,7 +119,7 @@ impl Allowed {
             || {
                 let mut marker = Marker::open(vm.pid)?;
                 let way = if marker.has_ring() { Way::Ring } else { Way::Calls };
-                let mark::Outcome { bytes, failed } = marker.mark(ranges)?;
+                let mark::Outcome { bytes, failed } = marker.mark(ranges, ended)?;
                 marker.close()?;
                 match failed.into_iter().next() {
                     Some((range, error)) if bytes == 0 => Err(WayError::Refused(range.start, error)),
@@ -147,7 +147,7 @@ impl Allowed {
         self.in_turn(
             || {
                 let mut marker = Marker::open(vm.pid)?;
-                marker.unmark(&vm.marked)?;
+                marker.unmark(&vm.marked, ended)?;
                 Ok(marker.close()?)
             },
             || {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use xweave_merge::{SameBy, tree::Guest};
-use xweave_record::{Caches, DomainCache, DomainSpec, Phase};
+use xweave_record::{Caches, DomainCache, DomainSpec, Phase, Remaining, Required};
 use xweave_weave::Role;
 use xweave_wire::pages::{Files, LookedAt};
 
@@ -16,6 +16,12 @@ use crate::{failure::Failure, progress::Progress};
 
 /// How soon Ctrl-C is noticed between two times.
 const NOTICED: Duration = Duration::from_millis(100);
+
+/// So many guests hold something twice.
+pub const FEWEST: usize = 2;
+
+/// Makes what is told how far that is, each time that it is begun anew.
+type Show<'a> = &'a dyn Fn() -> Box<dyn FnMut(Phase<'_>)>;
 
 /// Where files lie that guests are likely to have in common.
 const USUAL: [&str; 3] = ["/usr", "/lib", "/boot"];
@@ -26,6 +32,9 @@ pub struct Args {
     /// A guest, as for xweave record: NAME=vsock:CID, or NAME=COMMAND
     #[arg(long, value_name = "NAME=TRANSPORT", required = true)]
     domain: Vec<String>,
+    /// Ask all guests or none: one that does not answer is an error, and is not left out
+    #[arg(long)]
+    pub require: bool,
     /// Look at files below this folder, in its own file system [default: /usr, /lib and /boot]
     #[arg(long, value_name = "FOLDER")]
     include: Vec<String>,
@@ -84,6 +93,8 @@ impl Args {
 /// Guests that are asked again and again.
 pub struct Guests {
     domains: Vec<DomainSpec>,
+    /// Whether all of them have to answer.
+    require: bool,
     files: Files,
     /// As long as all of them are there.
     caches: Option<Caches<'static>>,
@@ -105,29 +116,32 @@ impl Guests {
         }
         let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
         let domains = domains.map_err(Failure::usage)?;
-        if count(&domains) < 2 {
+        if domains.iter().filter(|domain| domain.role() == Role::Guest).count() < FEWEST {
             return Err(Failure::Usage(
                 "it takes two guests to hold something twice: name another with --domain".to_owned(),
             ));
         }
         let files = Files { include, exclude, contents, frames };
-        Ok(Self { domains, files, caches: None, unwatched: Vec::new() })
+        Ok(Self { domains, require: args.require, files, caches: None, unwatched: Vec::new() })
     }
 
     /// Asks all of them, and tells how far that is. They may watch what changes from now on.
     pub fn ask_all(&mut self, watch: bool) -> Result<Told, Failure> {
         let progress = Rc::new(RefCell::new(Some(Progress::new(None))));
         let told = Rc::clone(&progress);
-        let show = move |phase: Phase<'_>| {
-            if let Some(progress) = &mut *told.borrow_mut() {
-                progress.show(&phase);
-            }
+        let show = move || -> Box<dyn FnMut(Phase<'_>)> {
+            let told = Rc::clone(&told);
+            Box::new(move |phase: Phase<'_>| {
+                if let Some(progress) = &mut *told.borrow_mut() {
+                    progress.show(&phase);
+                }
+            })
         };
-        let caches = self.reach(&self.domains.clone(), watch, Box::new(show));
+        let told = self.reach_those_there(watch, &show);
         if let Some(progress) = progress.take() {
             progress.end();
         }
-        Ok(self.told(caches?, Vec::new()))
+        told
     }
 
     /// Asks those that answer, where there are two at least.
@@ -140,20 +154,19 @@ impl Guests {
                 Err(_) => self.caches = None,
             }
         }
-        let (mut domains, mut missing) = (self.domains.clone(), Vec::new());
+        self.reach_those_there(true, &|| Box::new(|_| {}))
+    }
+
+    /// Connects to those that answer, where there are two at least.
+    fn reach_those_there(&mut self, watch: bool, show: Show<'_>) -> Result<Told, Failure> {
+        let mut remaining = Remaining::of(self.domains.clone(), Required::all_if(self.require), FEWEST);
+        let mut missing = Vec::new();
         let caches = loop {
-            let error = match self.reach(&domains, true, Box::new(|_| {})) {
+            let error = match self.reach(remaining.domains(), watch, show()) {
                 Ok(caches) => break caches,
                 Err(error) => error,
             };
-            let of = error.of_domain().and_then(|name| domains.iter().position(|of| of.name == name));
-            match of.filter(|of| domains[*of].role() == Role::Guest && count(&domains) > 2) {
-                Some(of) => {
-                    domains.remove(of);
-                    missing.push(error.to_string());
-                }
-                None => return Err(error.into()),
-            }
+            missing.extend(remaining.leave_out(error)?);
         };
         // The others are tried the next time.
         if !missing.is_empty() {
@@ -197,9 +210,4 @@ impl Guests {
         }
         told
     }
-}
-
-/// How many of them are guests.
-fn count(domains: &[DomainSpec]) -> usize {
-    domains.iter().filter(|domain| domain.role() == Role::Guest).count()
 }

@@ -6,11 +6,12 @@ use xweave_merge::{Estimate, Host};
 use xweave_report::{View, document, merge as report};
 
 use super::{WIDE, asking};
-use crate::{failure::Failure, shown};
+use crate::{failure::Failure, shown, told};
 
 /// Asks the guests, and tells. Whether what pages hold is compared, too.
 pub fn run(asked: &asking::Args, contents: bool, json: bool) -> Result<ExitCode, Failure> {
     let told = asked.ask(contents, false)?;
+    told.missing.iter().for_each(|message| told::tell(message));
     // Of what it may not look at, nothing is told.
     let host = Host::look(&xweave_agent::vms()).unwrap_or_default();
     let may_merge: Vec<_> = told.pids.iter().map(|pid| host.may_merge((*pid)?)).collect();

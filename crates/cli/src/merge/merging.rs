@@ -64,7 +64,7 @@ pub fn run(
             let told = if done.is_none() { guests.ask_all(every.is_some()) } else { guests.ask_again() };
             let now = told.and_then(|mut told| {
                 why.append(&mut told.missing);
-                once(asked, told, &allowed, pace.as_mut())
+                once(asked, told, &allowed, pace.as_mut(), &mut why)
             });
             let followed = follow(reserve.as_ref());
             match now {
@@ -140,19 +140,36 @@ fn follow(reserve: Option<&Reserve>) -> Result<Option<reserve::State>, String> {
     state.map(Some).map_err(|error| error.to_string())
 }
 
-/// Does it with what guests have said.
+/// Does it with what guests have said; where one cannot be merged, without that one, which is told.
 fn once(
-    asked: &asking::Args,
+    args: &asking::Args,
     told: asking::Told,
     allowed: &Allowed,
-    pace: Option<&mut Pace>,
+    mut pace: Option<&mut Pace>,
+    left_out: &mut Vec<String>,
 ) -> Result<(Outcome, Vec<LookedAt>), Failure> {
-    let asking::Told { guests, pids, looked_at, .. } = told;
-    let asked = Asked { guests, pids, same_by: asked.same_by(), allowed: allowed.clone() };
-    let outcome = merging::merge(asked, &super::host()?, pace, xweave_interrupt::pending);
-    let outcome = outcome.map_err(|error| match error {
+    let asking::Told { guests, pids, mut looked_at, .. } = told;
+    let mut asked = Asked { guests, pids, same_by: args.same_by(), allowed: allowed.clone() };
+    loop {
+        let host = super::host()?;
+        let error = match merging::merge(&asked, &host, pace.as_deref_mut(), xweave_interrupt::pending) {
+            Ok(outcome) => return Ok((outcome, looked_at)),
+            Err(error) => error,
+        };
+        let of = error.of_guest().and_then(|name| asked.guests.iter().position(|of| of.name == name));
+        let goes_on = !args.require && asked.guests.len() > asking::FEWEST && !xweave_interrupt::pending();
+        let Some(of) = of.filter(|_| goes_on) else { return Err(failure(&error)) };
+        let guest = asked.guests.remove(of);
+        asked.pids.remove(of);
+        looked_at.remove(of);
+        left_out.push(format!("{error}; {} is left out", guest.name));
+    }
+}
+
+fn failure(error: &MergeError) -> Failure {
+    match error {
+        _ if xweave_interrupt::pending() => Failure::Interrupted(error.to_string()),
         MergeError::NotAllowed { .. } => Failure::usage(error),
         _ => Failure::Failed(error.to_string()),
-    })?;
-    Ok((outcome, looked_at))
+    }
 }

@@ -217,8 +217,8 @@ fn the_one_that_marks() {
     loop {
         println!("\nbegins");
         let marked = Marker::open(pid).and_then(|mut marker| {
-            marker.mark(&ranges)?;
-            marker.unmark(&ranges)?;
+            marker.mark(&ranges, &|| false)?;
+            marker.unmark(&ranges, &|| false)?;
             marker.close()
         });
         match marked {

@@ -35,16 +35,20 @@ pub(super) fn try_one(process: &Process, hook: Hook<'_>) -> Result<(), MarkError
 /// Has the process give that advice for its memory, in these pieces.
 ///
 /// # Errors
-/// No thread of it can be borrowed (any more): the pieces before are done. What the kernel refuses of one is told.
+/// No thread of it can be borrowed (any more), or `ended` says so: the pieces before are done. What the kernel refuses of one is told.
 pub(super) fn advise(
     process: &Process,
     pieces: &[Range],
     advice: i32,
+    ended: &dyn Fn() -> bool,
     hook: Hook<'_>,
 ) -> Result<Outcome, MarkError> {
     let mut outcome = Outcome::default();
     let mut left = pieces;
     while !left.is_empty() {
+        if ended() {
+            return Err(MarkError::Ended(process.pid));
+        }
         let calls: Vec<Call> = left.iter().take(AT_A_TIME).map(|piece| call(*piece, advice)).collect();
         let made = inject::calls(process, &calls, hook)?;
         for (piece, made) in left.iter().zip(&made) {

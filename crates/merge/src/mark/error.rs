@@ -124,6 +124,9 @@ pub enum MarkError {
         /// How many of what it was asked for at once.
         left: usize,
     },
+    /// Nobody waits for it any more.
+    #[error("interrupted: not all of the memory of process {0} that was to be is marked or unmarked")]
+    Ended(u32),
     /// A range does not begin and end between pages, is empty, or longer than all memory.
     #[error("the range of {length:#x} bytes at {start:#x} is not one of some whole pages of memory")]
     NotPages {

@@ -46,8 +46,13 @@ const OP_MADVISE: u64 = 25;
 /// How long the thread of the kernel's that looks for requests stays awake without any, in milliseconds.
 const IDLE_MS: u32 = 10;
 
-/// How long nothing may happen. To unmark memory, the kernel copies each page of it that it has merged.
+/// How long all that is asked for at a time may take, and a second more for so many bytes of it: to unmark memory, the kernel
+/// copies each page of it that it has merged. Answers do not make it longer, as the process could make those up.
 const DONE_WITHIN: Duration = Duration::from_secs(30);
+const BYTES_IN_A_SECOND: u64 = 256 << 20;
+
+/// How soon it is seen that nobody waits any more.
+const SOON: Duration = Duration::from_millis(100);
 
 /// How often a full ring is looked at.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
@@ -76,12 +81,30 @@ pub(super) enum Broken {
     Changed(&'static str),
     /// So many requests are not answered.
     Unanswered(usize),
+    /// Nobody waits any more.
+    Ended,
     System(io::Error),
 }
 
 impl From<io::Error> for Broken {
     fn from(error: io::Error) -> Self {
         Self::System(error)
+    }
+}
+
+/// How long the kernel is waited for.
+struct Patience<'a> {
+    until: Instant,
+    ended: &'a dyn Fn() -> bool,
+}
+
+impl Patience<'_> {
+    /// That it is over, with so many requests left.
+    fn check(&self, left: usize) -> Result<(), Broken> {
+        if (self.ended)() {
+            return Err(Broken::Ended);
+        }
+        if Instant::now() >= self.until { Err(Broken::Unanswered(left)) } else { Ok(()) }
     }
 }
 
@@ -167,31 +190,36 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.rings.as_mut_ptr().add(place).cast()) }
     }
 
-    /// Has the kernel do all of these, and tells each one's result: `Ok` or an error's number.
-    pub(super) fn run(&mut self, all: &[Request]) -> Result<Vec<Result<(), i32>>, Broken> {
+    /// Has the kernel do all of these, and tells each one's result: `Ok` or an error's number. Until `ended` says so: what the
+    /// kernel has taken by then, it still does.
+    pub(super) fn run(
+        &mut self,
+        all: &[Request],
+        ended: &dyn Fn() -> bool,
+    ) -> Result<Vec<Result<(), i32>>, Broken> {
+        let bytes: u64 = all.iter().map(|request| u64::from(request.length)).sum();
+        let within = DONE_WITHIN + Duration::from_secs(bytes / BYTES_IN_A_SECOND);
+        let patience = Patience { until: Instant::now() + within, ended };
         let mut results = Vec::new();
         for batch in all.chunks(ENTRIES as usize) {
-            results.extend(self.batch(batch)?);
+            self.submit(batch, &patience)?;
+            results.extend(self.answers(batch.len(), &patience)?);
         }
         Ok(results)
     }
 
-    fn batch(&mut self, batch: &[Request]) -> Result<Vec<Result<(), i32>>, Broken> {
-        self.submit(batch)?;
-        let mut answers: Vec<Option<Result<(), i32>>> = vec![None; batch.len()];
-        let first = self.serial - batch.len() as u64;
-        let mut left = batch.len();
-        let mut deadline = Instant::now() + DONE_WITHIN;
+    /// The results of the last requests, so many of them.
+    fn answers(&mut self, of: usize, patience: &Patience<'_>) -> Result<Vec<Result<(), i32>>, Broken> {
+        let mut answers: Vec<Option<Result<(), i32>>> = vec![None; of];
+        let first = self.serial - of as u64;
+        let mut left = of;
         while left > 0 {
+            // Also where there are answers: there may be any number, of an earlier batch.
+            patience.check(left)?;
             let Some((serial, result)) = self.take()? else {
-                let remaining = deadline.saturating_duration_since(Instant::now());
-                if remaining.is_zero() {
-                    return Err(Broken::Unanswered(left));
-                }
-                self.wait(remaining)?;
+                self.wait(SOON)?;
                 continue;
             };
-            deadline = Instant::now() + DONE_WITHIN;
             // Of an earlier batch, which was given up.
             let Some(index) = serial.checked_sub(first) else { continue };
             let answer = usize::try_from(index).ok().and_then(|index| answers.get_mut(index));
@@ -206,9 +234,8 @@ impl Ring {
 
     /// Waits until the ring has room for so many requests. The kernel says that it has taken some only behind the last of
     /// those that it found, and answers each before (io_uring/io_uring.c, `io_submit_sqes`).
-    fn wait_for_room(&self, requests: usize) -> Result<(), Broken> {
+    fn wait_for_room(&self, requests: usize, patience: &Patience<'_>) -> Result<(), Broken> {
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-        let deadline = Instant::now() + DONE_WITHIN;
         loop {
             let waiting = self.made.wrapping_sub(self.word(self.places.sq_head).load(Ordering::Acquire));
             if waiting > ENTRIES {
@@ -217,16 +244,14 @@ impl Ring {
             if ENTRIES - waiting >= requests {
                 return Ok(());
             }
-            if Instant::now() >= deadline {
-                return Err(Broken::Unanswered(waiting as usize));
-            }
+            patience.check(waiting as usize)?;
             // A ring wakes nobody for room.
             thread::sleep(LOOK_EVERY);
         }
     }
 
-    fn submit(&mut self, batch: &[Request]) -> Result<(), Broken> {
-        self.wait_for_room(batch.len())?;
+    fn submit(&mut self, batch: &[Request], patience: &Patience<'_>) -> Result<(), Broken> {
+        self.wait_for_room(batch.len(), patience)?;
         for request in batch {
             let index = self.made % ENTRIES;
             // `struct io_uring_sqe`: opcode and descriptor (none); offset; address; length and advice; what comes back.
@@ -347,12 +372,12 @@ mod tests {
         all[70] = NOTHING;
         all[71].advice = 12345;
         for _ in 0..50 {
-            let results = ring.run(&all).unwrap();
+            let results = ring.run(&all, &|| false).unwrap();
             assert_eq!(results.len(), 100);
             assert_eq!((results[70], results[71]), (Err(libc::ENOMEM), Err(libc::EINVAL)));
             assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 98);
         }
-        assert!(ring.run(&[]).unwrap().is_empty());
+        assert!(ring.run(&[], &|| false).unwrap().is_empty());
     }
 
     #[test]
@@ -360,7 +385,7 @@ mod tests {
         let is_changed = |change: fn(&mut Ring)| {
             let mut ring = ring()?;
             change(&mut ring);
-            Some(matches!(ring.run(&[NOTHING; 40]), Err(Broken::Changed(_))))
+            Some(matches!(ring.run(&[NOTHING; 40], &|| false), Err(Broken::Changed(_))))
         };
         let changes: [fn(&mut Ring); 4] = [
             // More answers than there can be; one that says nothing, before there is any.
@@ -386,8 +411,45 @@ mod tests {
         let Some(mut ring) = ring() else { return };
         ring.serial = 1000;
         // As if an earlier one's had come: the kernel counts on from there.
-        ring.submit(&[NOTHING; 5]).unwrap();
-        assert_eq!(ring.run(&[NOTHING; 20]).unwrap(), [Err(libc::ENOMEM); 20]);
+        ring.submit(&[NOTHING; 5], &patience(&|| false)).unwrap();
+        assert_eq!(ring.run(&[NOTHING; 20], &|| false).unwrap(), [Err(libc::ENOMEM); 20]);
+    }
+
+    /// What there is of it is over soon.
+    fn patience(ended: &dyn Fn() -> bool) -> Patience<'_> {
+        Patience { until: Instant::now() + Duration::from_millis(300), ended }
+    }
+
+    #[test]
+    fn a_process_that_makes_up_old_answers_makes_nobody_wait_longer() {
+        let Some(mut ring) = ring() else { return };
+        // As if 1000 requests had been made, of which the last is not answered; all answers are of the first.
+        ring.serial = 1000;
+        let address = |place| ring.word(place).as_ptr().expose_provenance();
+        let words = [ring.places.cq_head, ring.places.cq_tail].map(address);
+        let over = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: the ring is mapped until this has ended.
+                let [head, tail] =
+                    words.map(|word| unsafe { AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(word)) });
+                while over.load(Ordering::Relaxed) == 0 {
+                    // Never more than it holds.
+                    if head.load(Ordering::Relaxed) == tail.load(Ordering::Relaxed) {
+                        tail.fetch_add(1, Ordering::Relaxed);
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let begun = Instant::now();
+            let timed_out = ring.answers(1, &patience(&|| false));
+            let ended = ring.answers(1, &patience(&|| true));
+            over.store(1, Ordering::Relaxed);
+            assert!(matches!(timed_out, Err(Broken::Unanswered(1))), "{timed_out:?}");
+            assert!(matches!(ended, Err(Broken::Ended)), "{ended:?}");
+            assert!(begun.elapsed() < DONE_WITHIN);
+        });
+        assert!(ring.taken > 1, "{} answers were taken", ring.taken);
     }
 
     #[test]

@@ -96,11 +96,11 @@ fn memory_of_a_process_is_marked_and_unmarked_whatever_it_does_and_it_goes_on() 
         // It is ours alone.
         assert_eq!(target.rings(), 0);
         let (first, second) = (target.range(16, 40), target.range(100, 1));
-        let outcome = marker.mark(&[first, second]).unwrap();
+        let outcome = marker.mark(&[first, second], &|| false).unwrap();
         assert!(outcome.failed.is_empty(), "{outcome:?}");
         assert_eq!(outcome.bytes, 41 * 4096);
         assert_eq!(target.marked(), pages(&[(16, 40), (100, 1)]), "{does:?}");
-        let outcome = marker.unmark(&[target.range(20, 10), second]).unwrap();
+        let outcome = marker.unmark(&[target.range(20, 10), second], &|| false).unwrap();
         assert_eq!(outcome.bytes, 11 * 4096);
         assert_eq!(target.marked(), pages(&[(16, 4), (30, 26)]), "{does:?}");
         target.goes_on();
@@ -145,7 +145,7 @@ fn a_ring_that_is_not_ours_is_not_closed() {
     one.descriptor = right;
     drop(one);
     assert_eq!(target.rings(), 1);
-    assert_eq!(other.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    assert_eq!(other.mark(&[target.range(0, 1)], &|| false).unwrap().bytes, 4096);
     drop(other);
     target.is_left_alone();
     target.goes_on();
@@ -162,7 +162,7 @@ fn memory_that_is_not_there_is_told_and_the_rest_is_marked() {
     // More than the ring holds at once.
     let mut ranges: Vec<Range> = (0..100).map(|page| target.range(2 * page, 1)).collect();
     ranges.insert(50, nothing);
-    let outcome = marker.mark(&ranges).unwrap();
+    let outcome = marker.mark(&ranges, &|| false).unwrap();
     assert_eq!((outcome.bytes, outcome.failed.len()), (100 * 4096, 1));
     assert_eq!((outcome.failed[0].0, outcome.failed[0].1.raw_os_error()), (nothing, Some(libc::ENOMEM)));
     let even: Vec<(u64, u64)> = (0..100).map(|page| (2 * page, 1)).collect();
@@ -194,7 +194,7 @@ fn the_one_that_ends_in_the_middle() {
             let mut marker = Marker::open_for_calls(pid, &mut |_| {}).unwrap();
             let ranges: Vec<Range> =
                 (0..128).map(|page| Range { start: memory + 8192 * page, length: 4096 }).collect();
-            marker.advise(&ranges, libc::MADV_MERGEABLE, &mut end).unwrap();
+            marker.advise(&ranges, libc::MADV_MERGEABLE, &|| false, &mut end).unwrap();
         }
     }
 }
@@ -286,7 +286,7 @@ fn a_process_that_is_stopped_stays_so() {
         });
         marker.unwrap()
     });
-    assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    assert_eq!(marker.mark(&[target.range(0, 1)], &|| false).unwrap().bytes, 4096);
     marker.close().unwrap();
     target.is_left_alone();
     target.goes_on();
@@ -346,7 +346,7 @@ fn a_seccomp_filter_is_asked_first() {
     }
     let target = Target::start(Does::ReadsFiltered);
     let mut marker = target.opened();
-    assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    assert_eq!(marker.mark(&[target.range(0, 1)], &|| false).unwrap().bytes, 4096);
     marker.close().unwrap();
     target.goes_on();
     let target = Target::start(Does::ReadsForbidden);
@@ -375,7 +375,7 @@ fn a_program_of_others_is_borrowed_and_goes_on() {
     let heap = maps.lines().find(|line| line.ends_with("[heap]")).unwrap();
     let (from, to) = heap.split(' ').next().unwrap().split_once('-').unwrap();
     let [from, to] = [from, to].map(|text| u64::from_str_radix(text, 16).unwrap());
-    assert_eq!(marker.mark(&[Range { start: from, length: to - from }]).unwrap().bytes, to - from);
+    assert_eq!(marker.mark(&[Range { start: from, length: to - from }], &|| false).unwrap().bytes, to - from);
     echo(b"meanwhile");
     marker.close().unwrap();
     echo(b"after");
@@ -383,7 +383,10 @@ fn a_program_of_others_is_borrowed_and_goes_on() {
     let mut marker = Marker::open(cat.id()).unwrap();
     cat.kill().unwrap();
     cat.wait().unwrap();
-    assert!(matches!(marker.mark(&[Range { start: from, length: 4096 }]), Err(MarkError::Gone(_))));
+    assert!(matches!(
+        marker.mark(&[Range { start: from, length: 4096 }], &|| false),
+        Err(MarkError::Gone(_))
+    ));
     marker.close().unwrap();
 }
 

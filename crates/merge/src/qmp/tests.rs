@@ -223,6 +223,9 @@ fn what_libvirt_holds_is_asked_for_by_virsh() {
     };
     let wanted = format!("virsh qemu-monitor-command web1 {}", json("ram-node0"));
     assert_eq!(virsh(&line(&qemu)), wanted);
+    let quoted = virsh(&line(&["qemu", "-name", "guest=a;reboot", "-numa", "node,memdev=x'$(reboot)", "-S"]));
+    assert!(quoted.starts_with("virsh qemu-monitor-command 'a;reboot' '{"), "{quoted}");
+    assert!(quoted.contains(r"/objects/x'\''$(reboot)"), "{quoted}");
     // Whatever the command line says, a terminal shows it.
     assert!(!virsh(&line(&["qemu", "-name", "a\u{1b}[31m", "-S"])).contains('\u{1b}'));
     assert_eq!(virsh(&line(&["qemu"])), format!("virsh qemu-monitor-command GUEST {}", json("pc.ram")));

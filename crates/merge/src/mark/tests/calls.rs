@@ -25,11 +25,11 @@ fn a_process_that_may_have_no_ring_marks_its_memory_itself() {
     let target = Target::start(Does::ReadsForbidden);
     let mut marker = target.opened();
     assert!(!marker.has_ring() && target.rings() == 0);
-    let outcome = marker.mark(&every_second(&target)).unwrap();
+    let outcome = marker.mark(&every_second(&target), &|| false).unwrap();
     assert!(outcome.failed.is_empty() && outcome.bytes == 128 * 4096, "{outcome:?}");
     let even: Vec<(u64, u64)> = (0..128).map(|page| (2 * page, 1)).collect();
     assert_eq!(target.marked(), pages(&even));
-    assert_eq!(marker.unmark(&[target.range(0, 256)]).unwrap().bytes, 256 * 4096);
+    assert_eq!(marker.unmark(&[target.range(0, 256)], &|| false).unwrap().bytes, 256 * 4096);
     assert_eq!(target.marked(), pages(&[]));
     marker.close().unwrap();
     target.is_left_alone();
@@ -62,12 +62,12 @@ fn it_goes_on_as_before_whatever_it_does() {
         let mut ranges = every_second(&target);
         ranges.insert(50, nothing);
         for _ in 0..5 {
-            let outcome = marker.mark(&ranges).unwrap();
+            let outcome = marker.mark(&ranges, &|| false).unwrap();
             assert_eq!((outcome.bytes, outcome.failed.len()), (128 * 4096, 1), "{does:?}");
             let (refused, error) = &outcome.failed[0];
             assert_eq!((*refused, error.raw_os_error()), (nothing, Some(libc::ENOMEM)));
             assert_eq!(target.marked().iter().filter(|marked| **marked).count(), 128, "{does:?}");
-            assert_eq!(marker.unmark(&every_second(&target)).unwrap().bytes, 128 * 4096);
+            assert_eq!(marker.unmark(&every_second(&target), &|| false).unwrap().bytes, 128 * 4096);
             assert_eq!(target.marked(), pages(&[]), "{does:?}");
         }
         target.is_left_alone();
@@ -85,7 +85,7 @@ fn a_thread_is_held_for_a_time_and_goes_on_before_it_is_borrowed_again() {
     let mut marker = for_calls(&target);
     let mut steps = Vec::new();
     let ranges = &every_second(&target)[..5];
-    let outcome = marker.advise(ranges, libc::MADV_MERGEABLE, &mut |step| {
+    let outcome = marker.advise(ranges, libc::MADV_MERGEABLE, &|| false, &mut |step| {
         if step == Step::Made {
             thread::sleep(HELD_FOR);
         }
@@ -98,14 +98,15 @@ fn a_thread_is_held_for_a_time_and_goes_on_before_it_is_borrowed_again() {
     // As they are, there are several. Others run here too, which may keep a thread for longer: not all the time.
     let (mut held, mut calls, mut since) = (Vec::new(), 0, Instant::now());
     for _ in 0..20 {
-        let outcome = marker.advise(&every_second(&target), libc::MADV_MERGEABLE, &mut |step| match step {
-            Step::Stopped => since = Instant::now(),
-            Step::Made => calls += 1,
-            Step::Left => held.push(since.elapsed()),
-            _ => {}
-        });
+        let outcome =
+            marker.advise(&every_second(&target), libc::MADV_MERGEABLE, &|| false, &mut |step| match step {
+                Step::Stopped => since = Instant::now(),
+                Step::Made => calls += 1,
+                Step::Left => held.push(since.elapsed()),
+                _ => {}
+            });
         assert!(outcome.unwrap().failed.is_empty());
-        marker.unmark(&[target.range(0, 256)]).unwrap();
+        marker.unmark(&[target.range(0, 256)], &|| false).unwrap();
     }
     held.sort();
     let [quarter, middle, longest] = [held.len() / 4, held.len() / 2, held.len() - 1].map(|nth| held[nth]);
@@ -135,7 +136,10 @@ fn it_goes_on_when_we_are_killed_between_calls() {
                 let done = marked.iter().filter(|marked| **marked).count();
                 let is_set = STEPS[..=at].contains(&Step::Set);
                 assert!(if is_set { done >= nth } else { done == 0 }, "{does:?} {step:?}: {done}");
-                assert_eq!(for_calls(&target).mark(&every_second(&target)).unwrap().bytes, 128 * 4096);
+                assert_eq!(
+                    for_calls(&target).mark(&every_second(&target), &|| false).unwrap().bytes,
+                    128 * 4096
+                );
                 target.goes_on();
             }
         }
