@@ -142,7 +142,9 @@ fn told(pointer: *mut u8) -> *mut u8 {
                 left /= 10;
             }
             say(std::str::from_utf8(&digits[at..]).unwrap_or_default());
-            say(" MiB of memory, which is the most that it may take (half of the machine's, or 4 GiB)\n");
+            say(
+                " MiB of memory, which is the most that it may take (three quarters of what was available)\n",
+            );
             // SAFETY: takes an integer.
             unsafe { libc::_exit(1) };
         }

@@ -13,7 +13,11 @@ use xweave_guard::private;
 use xweave_model::{Between, Spec};
 use xweave_report::{
     next,
-    page::{self, Contents, contents::ASKED, cost},
+    page::{
+        self, Contents,
+        contents::{ASKED, Heading},
+        cost,
+    },
 };
 
 /// Write what flows and explain show as one HTML page, to look at in a browser
@@ -50,6 +54,10 @@ pub struct Args {
     /// be given several times
     #[arg(long, value_name = "POINTS", value_parser = Between::of_points)]
     points: Vec<Between>,
+    /// Show the whole command that recorded the trace; by default without what follows -- and without commands that reach
+    /// domains, in which there may be passwords
+    #[arg(long)]
+    command_line: bool,
     /// The page's title; by default the trace's name
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
@@ -92,7 +100,8 @@ fn of_trace(args: &Args, names: &Names, title: &str) -> Result<Value, Failure> {
     if !asked.is_empty() && !trace.has_events() {
         return Err(Failure::no_events(&args.trace));
     }
-    let mut contents = Contents::of(&trace, title, &asked, &|| joining::join(&trace));
+    let heading = Heading { title, whole_command: args.command_line };
+    let mut contents = Contents::of(&trace, heading, &asked, &|| joining::join(&trace));
     if let Some((spec, outcome)) = contents.lacking() {
         return Err(explain::none(&trace, spec, outcome));
     }

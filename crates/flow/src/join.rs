@@ -41,6 +41,10 @@ const UNDER_WAY: usize = 256 << 10;
 /// tell of all times, are a window as a whole.
 const MOST: usize = 16 << 20;
 
+/// What a record takes at most, with the step of a flow that it becomes and the line that is printed of it, in bytes
+/// (crates/cli/tests/suite/bombs.rs measures a flow of millions of steps).
+const BYTES: u64 = 2 << 10;
+
 /// What was recorded last may be the cause of something that is recorded a little later, in nanoseconds: what ends a flow
 /// at one place and goes on at another is one act of a kernel.
 const SETTLES: i64 = 10_000_000;
@@ -149,6 +153,15 @@ impl<'t> Join<'t> {
     #[must_use]
     pub fn at_most(mut self, records: usize) -> Self {
         self.most = records;
+        self
+    }
+
+    /// At most as many records held at once as there is room for in so many bytes, unless all are to be taken.
+    #[must_use]
+    pub fn within(mut self, bytes: u64) -> Self {
+        if !self.trace.is_forced() {
+            self.most = self.most.min(usize::try_from(bytes / BYTES).unwrap_or(usize::MAX));
+        }
         self
     }
 

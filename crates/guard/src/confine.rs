@@ -28,7 +28,7 @@ mod rights;
 use std::{fmt, fs, io, path::PathBuf, time::Duration};
 
 pub use job::{Job, run_all, run_counting};
-pub use limits::{Limits, half_of_memory};
+pub use limits::{Limits, share_of_memory};
 
 /// What could not be taken from the process: it must not go on.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
+mod bombs;
 mod called;
 mod confined;
 mod explain;

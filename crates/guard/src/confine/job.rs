@@ -105,6 +105,7 @@ impl Job {
         // A group of its own: Ctrl-C is for us to pass on, and what it starts can be ended with it.
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let handed: Vec<RawFd> = self.handed.iter().map(AsRawFd::as_raw_fd).collect();
+        self.limits = self.limits.within_available();
         let limits = self.limits;
         let parent = std::process::id();
         // SAFETY: between fork and exec nothing but system calls, on integers and what was allocated before.

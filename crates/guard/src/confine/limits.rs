@@ -1,11 +1,14 @@
 //! How much memory, time and room a process may take.
 
-use std::{fs, io, os::unix::fs::MetadataExt};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use super::Error;
 
 /// Address space beyond the memory: files that are mapped, and what allocators reserve without using it.
 const RESERVED: u64 = 64 << 30;
+
+/// The least that a process is left, in bytes, however little there is: without it nothing can be read at all.
+const LEAST: u64 = 256 << 20;
 
 /// The limits of a process. Each holds for one process; a job that may start others has so many times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +24,7 @@ pub struct Limits {
 impl Limits {
     /// For a command that a user started, on files that the user named: what the machine can bear.
     pub fn of_command() -> Self {
-        let memory = half_of_memory().max(4 << 30);
-        Self { memory, seconds: u64::MAX, file: u64::MAX }
+        Self { memory: share_of_memory(), seconds: u64::MAX, file: u64::MAX }
     }
 
     /// Sets them for this process and all that it starts.
@@ -42,8 +44,16 @@ impl Limits {
         now.rlim_cur
     }
 
+    /// The same, with no more memory than the machine can give now.
+    #[must_use]
+    pub fn within_available(self) -> Self {
+        Self { memory: self.memory.min(share_of_memory()), ..self }
+    }
+
     /// As [`Limits::set`]. Allocates nothing: it is called between fork and exec.
     pub(super) fn set_all(&self) -> io::Result<()> {
+        // Where that cannot be, the limits still are.
+        let _ = end_first();
         // RLIMIT_DATA counts private memory that can be written to, and no mapped files; what it does not count
         // (shared memory, stacks that grow) the filter of system calls does not let be made.
         limit(libc::RLIMIT_DATA, self.memory, self.memory)?;
@@ -77,11 +87,52 @@ fn of_this_user() -> u64 {
     threads.sum()
 }
 
-/// Half of what the machine has, in bytes.
-pub fn half_of_memory() -> u64 {
+/// What a command may take of the memory that is available when it begins, in bytes: three quarters. Available is what the
+/// machine can give without swapping, and no more than the control groups of this process leave it.
+pub fn share_of_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
-    total.and_then(|kilobytes| kilobytes.trim().parse::<u64>().ok()).unwrap_or(0).saturating_mul(512)
+    let of_groups = left_by_groups(Path::new("/sys/fs/cgroup"));
+    let available = available_of(&text).into_iter().chain(of_groups).min();
+    available.map_or(LEAST, |available| available / 4 * 3).max(LEAST)
+}
+
+/// What `/proc/meminfo` says is available, in bytes.
+fn available_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What the control groups that this process is in leave it, in bytes: the least of them (version 2, cgroup-v2.rst). None
+/// where they set no limit.
+fn left_by_groups(mounted: &Path) -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = mounted.join(groups.lines().find_map(|line| line.strip_prefix("0::/"))?);
+    own.ancestors().take_while(|group| group.starts_with(mounted)).filter_map(left_by_group).min()
+}
+
+fn left_by_group(group: &Path) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+    // What it has cached is given back where it is needed.
+    let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let cached = statistics.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
+    let used = number("memory.current")?.saturating_sub(cached.unwrap_or(0));
+    Some(number("memory.max")?.saturating_sub(used))
+}
+
+/// Has the kernel end this process before any other where there is no memory left (proc_pid_oom_score_adj(5)). Allocates
+/// nothing: it is called between fork and exec.
+fn end_first() -> io::Result<()> {
+    // SAFETY: the path ends with a zero byte, and the text is as long as is said.
+    unsafe {
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let written = libc::write(file, c"1000".as_ptr().cast(), 4);
+        let error = io::Error::last_os_error();
+        libc::close(file);
+        if written == 4 { Ok(()) } else { Err(error) }
+    }
 }
 
 /// Never more than what holds already: raising is for root.
@@ -97,5 +148,40 @@ fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Resul
     match unsafe { libc::setrlimit(resource, &raw const wanted) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_available_is_read_and_what_groups_leave() {
+        let meminfo = "MemTotal:       24689764 kB\nMemFree:  1 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!(available_of(meminfo), Some(2 << 20));
+        assert_eq!(available_of("MemTotal: 5 kB\n"), None);
+        let group = tempfile::tempdir().unwrap();
+        let set = |name: &str, text: &str| fs::write(group.path().join(name), text).unwrap();
+        set("memory.current", "3000\n");
+        assert_eq!(left_by_group(group.path()), None);
+        set("memory.max", "max\n");
+        assert_eq!(left_by_group(group.path()), None);
+        set("memory.max", "4000\n");
+        assert_eq!(left_by_group(group.path()), Some(1000));
+        set("memory.stat", "anon 1\ninactive_file 500\n");
+        assert_eq!(left_by_group(group.path()), Some(1500));
+        set("memory.max", "100\n");
+        assert_eq!(left_by_group(group.path()), Some(0));
+    }
+
+    #[test]
+    fn a_command_takes_no_more_than_is_available_and_never_nothing() {
+        let text = fs::read_to_string("/proc/meminfo").unwrap();
+        let share = share_of_memory();
+        assert!(share >= LEAST && share <= available_of(&text).unwrap().max(LEAST) / 8 * 7, "{share}");
+        let much = Limits { memory: u64::MAX, seconds: 1, file: 1 };
+        assert!(much.within_available().memory < u64::MAX);
+        let little = Limits { memory: 1, ..much };
+        assert_eq!(little.within_available(), little);
     }
 }

@@ -1,5 +1,7 @@
 //! A page has at most so much of everything, however large a trace is and whatever is in it.
 
+use std::io;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,7 +19,7 @@ impl Budget {
 
     /// The thing as a value, if there is room for it.
     pub(super) fn admit(&mut self, thing: &impl Serialize) -> Option<Value> {
-        let value = serde_json::to_value(thing).ok()?;
+        let value = value_within(thing, self.bytes)?;
         // As it is written: what is escaped there takes more room.
         self.bytes = self.bytes.checked_sub(written(&value).len() + 1)?;
         Some(value)
@@ -26,6 +28,27 @@ impl Budget {
     /// The first of the things that there is room for: a list is cut off, and never has holes.
     pub(super) fn first<T: Serialize>(&mut self, things: impl IntoIterator<Item = T>) -> Vec<Value> {
         things.into_iter().map_while(|thing| self.admit(&thing)).collect()
+    }
+}
+
+/// The thing as a value, if it takes no more than so many bytes in JSON. Of one that takes more nothing is built: a value takes
+/// many times the memory of what it was made of.
+pub(super) fn value_within(thing: &impl Serialize, bytes: usize) -> Option<Value> {
+    serde_json::to_writer(Room(bytes), thing).ok()?;
+    serde_json::to_value(thing).ok()
+}
+
+/// Takes so many bytes, and keeps none.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

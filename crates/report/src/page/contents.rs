@@ -20,6 +20,23 @@ const REMARKS_BYTES: usize = 64 << 10;
 /// How many kinds of transactions may be asked for: a page has room for so many.
 pub const ASKED: usize = transactions::ASKED;
 
+/// What stands above a page.
+#[derive(Clone, Copy)]
+pub struct Heading<'a> {
+    /// Its title.
+    pub title: &'a str,
+    /// Whether the command that recorded the trace is shown whole: what was run meanwhile, and what reaches domains, may have
+    /// secrets in it.
+    pub whole_command: bool,
+}
+
+impl<'a> From<&'a str> for Heading<'a> {
+    /// Without what may be secret.
+    fn from(title: &'a str) -> Self {
+        Self { title, whole_command: false }
+    }
+}
+
 /// The document of a page.
 pub struct Contents<'a> {
     trace: &'a Trace,
@@ -33,7 +50,7 @@ pub struct Contents<'a> {
 impl<'a> Contents<'a> {
     /// Goes through a trace, some times over. `join` goes through its records. The transactions that are `asked` for are
     /// explained first, in that order.
-    pub fn of(trace: &'a Trace, title: &str, asked: &[Spec], join: &dyn Fn() -> Join<'a>) -> Self {
+    pub fn of(trace: &'a Trace, heading: Heading<'_>, asked: &[Spec], join: &dyn Fn() -> Join<'a>) -> Self {
         let has_events = trace.has_events();
         let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
@@ -63,9 +80,9 @@ impl<'a> Contents<'a> {
 
         let document = json!({
             "schema": SCHEMA,
-            "title": title,
+            "title": heading.title,
             "xweave": env!("CARGO_PKG_VERSION"),
-            "recording": recording::of(trace, summary),
+            "recording": recording::of(trace, summary, heading.whole_command),
             "findings": findings.told(),
             "remarks": cut(&remarks, REMARKS, REMARKS_BYTES),
             "flows": found.as_ref().map(|found| &found.document),

@@ -26,8 +26,9 @@ const SLOWEST: usize = 50;
 const QUANTILES: usize = 100;
 const SAMPLE: usize = 1 << 12;
 
-/// Requests are found in the frames of all flows at a time: not in more than memory should hold.
+/// Requests are found in the frames of all flows at a time: not in more than memory should hold, nor of more records.
 const AT_ONCE: u64 = 250_000;
+const RECORDS_AT_ONCE: u64 = 8 << 20;
 
 /// What is known of the flows.
 pub(super) struct Found {
@@ -49,7 +50,9 @@ pub(super) fn of<'a>(trace: &'a Trace, join: &dyn Fn() -> Join<'a>) -> Found {
         Ok::<_, std::convert::Infallible>(())
     });
     let kinds = &flows.kinds()[..flows.kinds().len().min(KINDS)];
-    let requests = (flows.summary().flows <= AT_ONCE).then(|| requests(trace, join));
+    let summary = flows.summary();
+    let few = summary.flows <= AT_ONCE && summary.records <= RECORDS_AT_ONCE;
+    let requests = few.then(|| requests(trace, join));
     let distributions = levels.distributions(kinds);
     // The typical flow and those of the slowest requests are asked for first.
     let mut wanted: Vec<u64> = flows.typical().map(|flow| flow.id).into_iter().collect();

@@ -11,8 +11,9 @@ const DOMAINS: usize = 64;
 const WORDS: usize = 64;
 
 /// Of a trace, and its flows, if it has any.
-pub(super) fn of(trace: &Trace, summary: Option<&Summary>) -> Value {
+pub(super) fn of(trace: &Trace, summary: Option<&Summary>, whole_command: bool) -> Value {
     let manifest = trace.manifest();
+    let command = if whole_command { manifest.command.clone() } else { without_secrets(&manifest.command) };
     let domain = |domain: &Domain| {
         let clock = manifest.clocks.iter().find(|clock| clock.domain == domain.name);
         let error = |clock: &Clock| clock.error_ns;
@@ -39,7 +40,62 @@ pub(super) fn of(trace: &Trace, summary: Option<&Summary>) -> Value {
         "events": manifest.events,
         "lost": manifest.lost,
         "clock_error_ns": Some(error).filter(|error| *error != u64::MAX),
-        "command": cut(&manifest.command, WORDS, 16 << 10),
+        "command": cut(&command, WORDS, 16 << 10),
         "domains": cut(&manifest.domains.iter().map(domain).collect::<Vec<_>>(), DOMAINS, 32 << 10),
     })
+}
+
+/// A command line without what may be secret in it, for those whom a page is sent to: by what command a domain is reached, and
+/// what was run while recording. `…` stands for each.
+fn without_secrets(words: &[String]) -> Vec<String> {
+    const LEFT_OUT: &str = "…";
+    let mut told: Vec<String> = Vec::new();
+    let mut is_domain = false;
+    for word in words {
+        let hidden = match word.split_once('=') {
+            // vm1=vsock:3 is where a guest is; a command may have anything in it.
+            Some((name, transport)) if is_domain => domain(name, transport),
+            _ if is_domain => LEFT_OUT.to_owned(),
+            Some(("--domain", rest)) => {
+                let (name, transport) = rest.split_once('=').unwrap_or(("", rest));
+                format!("--domain={}", domain(name, transport))
+            }
+            _ => word.clone(),
+        };
+        told.push(hidden);
+        is_domain = word == "--domain";
+        if word == "--" {
+            told.push(LEFT_OUT.to_owned());
+            break;
+        }
+    }
+    told
+}
+
+/// A domain as it was named, without a command.
+fn domain(name: &str, transport: &str) -> String {
+    let is_address = transport == "local" || transport.starts_with("vsock:");
+    format!("{name}={}", if is_address { transport } else { "…" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_left_out_and_addresses_stay() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let told = |text: &str| without_secrets(&words(text)).join(" ");
+        assert_eq!(
+            told(
+                "xweave record virtio-net --domain vm1=vsock:3 --domain vm2=sshpass:-pX -o t -- curl -u me:pw x"
+            ),
+            "xweave record virtio-net --domain vm1=vsock:3 --domain vm2=… -o t -- …"
+        );
+        assert_eq!(
+            told("xweave record --domain=vm1=ssh --domain=host=local --domain odd -o t"),
+            "xweave record --domain=vm1=… --domain=host=local --domain … -o t"
+        );
+        assert_eq!(told("xweave record tcp -o t"), "xweave record tcp -o t");
+    }
 }

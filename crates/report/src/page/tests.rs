@@ -1,11 +1,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{
     DOCUMENT, PROGRAM, TITLE,
-    bounded::{Budget, cut},
+    bounded::{Budget, cut, value_within},
     escape, fill,
     written::written,
 };
@@ -72,6 +73,22 @@ fn there_is_room_for_so_much_and_lists_are_cut_off_where_it_ends() {
     let told = json!(cut(&names, 10, 1 << 20));
     assert_eq!((&told["of"], told["all"].as_array().unwrap().len()), (&json!(1_000), 10));
     assert!(json!(cut(&names, 1_000, 100)).to_string().len() < 130);
+}
+
+#[test]
+fn of_what_there_is_no_room_for_nothing_is_built() {
+    /// Counts its elements as they are taken.
+    struct Long(std::cell::Cell<u32>);
+    impl Serialize for Long {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq((0..1_000_000).inspect(|_| self.0.set(self.0.get() + 1)))
+        }
+    }
+    let long = Long(std::cell::Cell::default());
+    assert!(Budget::of(1_000).admit(&long).is_none());
+    assert!(long.0.get() < 1_000, "{} of its elements were taken", long.0.get());
+    assert_eq!(value_within(&[1, 22, 333], 10), Some(json!([1, 22, 333])));
+    assert_eq!(value_within(&[1, 22, 333], 9), None);
 }
 
 #[test]

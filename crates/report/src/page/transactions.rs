@@ -9,7 +9,7 @@ use xweave_model::{
 use xweave_trace::Trace;
 
 use super::{
-    bounded::{Budget, cut, cut_lists},
+    bounded::{Budget, cut, cut_lists, value_within},
     levels::Levels,
 };
 use crate::{
@@ -134,17 +134,16 @@ fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
 /// A transaction with its steps and the messages between its objects; without these, or with its parts only, where there
 /// are too many.
 fn one(transaction: &Explained, objects: &Objects) -> Value {
-    let told = |with_steps| {
-        serde_json::to_value(Transaction::new(transaction, objects, with_steps)).unwrap_or_default()
-    };
     let fits = |value: &Value| Budget::of(ONE).admit(value).is_some();
-    let steps = told(true);
-    let mut whole = steps.clone();
-    whole["messages"] = messages(transaction, objects);
-    if let Some(value) = [whole, steps].into_iter().find(|value| fits(value)) {
-        return value;
+    if let Some(steps) = value_within(&Transaction::new(transaction, objects, true), ONE) {
+        let mut whole = steps.clone();
+        whole["messages"] = messages(transaction, objects);
+        if let Some(value) = [whole, steps].into_iter().find(|value| fits(value)) {
+            return value;
+        }
     }
-    let mut parts = told(false);
+    let parts = Transaction::new(transaction, objects, false);
+    let mut parts = serde_json::to_value(parts).unwrap_or_default();
     if let Some(list) = parts.get_mut("parts").and_then(Value::as_array_mut) {
         list.truncate(PARTS);
     }

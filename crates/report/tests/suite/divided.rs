@@ -153,7 +153,7 @@ fn a_page_has_the_same_and_levels_of_detail_that_count_all() {
     let dir = reads();
     let spec = Spec::Between(Between::of_points("disk_queue,disk_issue@vm1,disk_complete").unwrap());
     let trace = Trace::open(dir.path()).unwrap();
-    let contents = Contents::of(&trace, "reads", std::slice::from_ref(&spec), &|| Join::of(&trace));
+    let contents = Contents::of(&trace, "reads".into(), std::slice::from_ref(&spec), &|| Join::of(&trace));
     assert!(contents.lacking().is_none());
     let told = &contents.value()["explained"][0];
     assert_eq!(told["transaction"], spec.to_string());
@@ -189,6 +189,6 @@ fn a_page_is_told_to_lack_what_was_asked_for() {
     let dir = reads();
     let trace = Trace::open(dir.path()).unwrap();
     let spec: Spec = "request:80".parse().unwrap();
-    let contents = Contents::of(&trace, "reads", std::slice::from_ref(&spec), &|| Join::of(&trace));
+    let contents = Contents::of(&trace, "reads".into(), std::slice::from_ref(&spec), &|| Join::of(&trace));
     assert_eq!(contents.lacking().map(|(of, outcome)| (of, outcome.transactions)), Some((&spec, 0)));
 }

@@ -18,7 +18,7 @@ use xweave_vary::Variation;
 use xweave_wire::record::{Kind, Record};
 
 fn contents<'a>(trace: &'a Trace, title: &str) -> Contents<'a> {
-    Contents::of(trace, title, &[], &|| Join::of(trace))
+    Contents::of(trace, title.into(), &[], &|| Join::of(trace))
 }
 
 #[test]
@@ -162,7 +162,8 @@ fn of_two_runs_what_changed_is_found_first_and_both_are_told_by_size_and_program
         Spec::Between(Between::of_points("disk_queue,disk_issue,disk_complete").unwrap()),
         "process".parse().unwrap(),
     ];
-    let contents = Contents::of(&second, "second", &asked, &|| Join::of(&second)).against(&first, "first");
+    let contents =
+        Contents::of(&second, "second".into(), &asked, &|| Join::of(&second)).against(&first, "first");
     let told = contents.value();
     let finding = &told["findings"][0];
     assert_eq!(finding["link"], serde_json::json!(["compare"]));
