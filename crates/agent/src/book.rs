@@ -109,6 +109,7 @@ impl Target {
     pub(crate) fn read(&self, book: &Book) -> io::Result<String> {
         match self {
             Self::File(path, takes) => Ok(takes.of(&fs::read_to_string(book.path(path))?).to_owned()),
+            Self::Affinity { .. } if self.is_gone() => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             Self::Affinity { tid, .. } => affinity::get(*tid),
         }
     }
@@ -129,6 +130,8 @@ impl Target {
         step();
         match self {
             Self::File(path, _) => fs::write(book.path(path), value)?,
+            // Another thread may have its number by now.
+            Self::Affinity { .. } if self.is_gone() => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
             Self::Affinity { tid, .. } => affinity::set(*tid, value)?,
         }
         step();

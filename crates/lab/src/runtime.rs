@@ -173,12 +173,13 @@ impl Folder {
 }
 
 /// The folder of all running worlds, created if need be: `$XDG_RUNTIME_DIR/xweave-lab`, else
-/// `/tmp/xweave-lab-UID`.
+/// `/run/xweave-lab` for root, where nobody else can make one of that name, or `/tmp/xweave-lab-UID`.
 pub fn root() -> Result<PathBuf> {
     // SAFETY: geteuid takes nothing and cannot fail.
     let user = unsafe { libc::geteuid() };
     let path = match std::env::var_os("XDG_RUNTIME_DIR").filter(|v| !v.is_empty()) {
         Some(dir) => PathBuf::from(dir).join("xweave-lab"),
+        None if user == 0 => PathBuf::from("/run/xweave-lab"),
         None => PathBuf::from(format!("/tmp/xweave-lab-{user}")),
     };
     private(&path, user)?;

@@ -228,7 +228,12 @@ fn loads_arrive(lab: &Lab) {
     ]);
     let output = receiver.wait_with_output().unwrap();
     let received: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(received, serde_json::json!({"received": 200, "distinct": 200, "first": 0, "last": 199}));
+    // A kernel may drop a datagram, and does on a busy machine; none comes twice, and none of another number.
+    let arrived = received["received"].as_u64().unwrap();
+    assert!((190..=200).contains(&arrived), "{received}");
+    assert_eq!(received["distinct"], arrived, "{received}");
+    assert!(received["first"].as_u64() < Some(10) && received["last"].as_u64() > Some(189), "{received}");
+    assert!(received["last"].as_u64() < Some(200), "{received}");
 }
 
 fn a_guest_is_reset(lab: &Lab) {

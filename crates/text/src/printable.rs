@@ -67,10 +67,16 @@ fn escape(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// What a terminal obeys, what changes the order of what follows, and what is shown as nothing, so that two names look the same
+/// ([Default_Ignorable_Code_Point] of Unicode).
+///
+/// [Default_Ignorable_Code_Point]: https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point
 fn is_obeyed(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{61c}' | '\u{e0000}'..='\u{e007f}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -85,6 +91,7 @@ mod tests {
         assert_eq!(printable("a\nb\tc"), "a\\u{a}b\\u{9}c");
         assert_eq!(lines("a\nb\tc\r"), "a\nb\tc\\u{d}");
         assert_eq!(printable("evil\u{202e}gnp.exe"), "evil\\u{202e}gnp.exe");
+        assert_eq!(printable("ng\u{ad}inx\u{fe0f}"), "ng\\u{ad}inx\\u{fe0f}");
         assert!(matches!(printable("kworker/0:1-ünïcode"), Cow::Borrowed(_)));
         assert_eq!(printable_bytes(b"\xff\x1bc", 64), "\u{fffd}\\u{1b}c");
         assert_eq!(lines_cut(&"\u{7f}\n".repeat(1 << 20), 20).len(), 20);

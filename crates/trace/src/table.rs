@@ -1,10 +1,11 @@
 //! Parquet files as tables of few column types: the only place that knows the library.
 
 use std::{
+    cell::Cell,
     fs::File,
     io::Write,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    panic::{self, AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Once},
 };
 
 use parquet::{
@@ -505,11 +506,33 @@ impl TableReader {
 /// The library has assertions that a damaged file can fail (a negative column length, for one):
 /// that must cost this file, not the program.
 fn contained<T>(read: impl FnOnce() -> Result<T, Damage>) -> Result<T, Damage> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+    silence_contained();
+    let before = CONTAINED.replace(true);
+    let read = catch_unwind(AssertUnwindSafe(read));
+    CONTAINED.set(before);
+    read.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Err(Damage::Panic(text))
     })
+}
+
+thread_local! {
+    /// Whether a panic of this thread is told as damage.
+    static CONTAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has panics that are told as damage say nothing themselves; others are told as before.
+fn silence_contained() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let told = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !CONTAINED.get() {
+                told(panic);
+            }
+        }));
+    });
 }
 
 fn read<T: DataType>(

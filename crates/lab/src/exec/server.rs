@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockAddr, VsockListener, VsockStream};
 
@@ -63,11 +64,12 @@ fn accept(listen: &Listen) -> io::Result<Infallible> {
             let listener = TcpListener::bind(address)?;
             loop {
                 let (stream, _) = listener.accept()?;
+                let Some(stranger) = Stranger::admit() else { continue };
                 let token = token.clone();
                 std::thread::spawn(move || {
                     // Small frames both ways: waiting to fill packets would only add delays.
                     let _ = stream.set_nodelay(true);
-                    serve_one(stream, |stream| known_connection(stream, token.trim()));
+                    serve_one(stream, |stream| known_connection(stream, token.trim(), stranger));
                 });
             }
         }
@@ -114,12 +116,41 @@ fn opening(link: &mut impl Link) -> io::Result<Hello> {
     }
 }
 
+/// A connection whose client has not shown yet that it knows the secret: as long as it lives, it counts.
+struct Stranger(&'static AtomicUsize);
+
+/// So many of them may be there at once, and each for so long.
+const STRANGERS: usize = 64;
+const GREETS_WITHIN: Duration = Duration::from_secs(20);
+
+impl Stranger {
+    /// None if there are as many as may be.
+    fn admit() -> Option<Self> {
+        static THERE: AtomicUsize = AtomicUsize::new(0);
+        Self::among(&THERE)
+    }
+
+    fn among(there: &'static AtomicUsize) -> Option<Self> {
+        let one = Self(there);
+        (there.fetch_add(1, Ordering::Relaxed) < STRANGERS).then_some(one)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// By TCP, of a client that knows the secret: for this domain, or for a guest of this host.
-fn known_connection(mut link: TcpStream, token: &str) -> io::Result<()> {
+fn known_connection(mut link: TcpStream, token: &str, stranger: Stranger) -> io::Result<()> {
+    link.set_read_timeout(Some(GREETS_WITHIN))?;
     let hello = opening(&mut link)?;
     if !same(hello.token.as_bytes(), token.as_bytes()) {
         return Frame::Failed("wrong token".into()).write(&mut link);
     }
+    link.set_read_timeout(None)?;
+    drop(stranger);
     if hello.domain == std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim() {
         return requests(link);
     }
@@ -212,4 +243,21 @@ fn relay<G: Link>(client: TcpStream, guest: G) -> io::Result<()> {
     let _ = client.shutdown(Shutdown::Write);
     let _ = up.join();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_who_have_not_greeted_are_admitted() {
+        static THERE: AtomicUsize = AtomicUsize::new(0);
+        let mut there: Vec<_> = (0..STRANGERS).map_while(|_| Stranger::among(&THERE)).collect();
+        assert_eq!(there.len(), STRANGERS);
+        assert!(Stranger::among(&THERE).is_none());
+        there.pop();
+        assert!(Stranger::among(&THERE).is_some());
+        drop(there);
+        assert_eq!(THERE.load(Ordering::Relaxed), 0);
+    }
 }
