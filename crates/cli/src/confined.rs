@@ -1,11 +1,15 @@
 //! `xweave confined`: what other commands start to read what guests and strangers sent. Not for people.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use xweave_guard::confine::attempt::{self, Role};
 use xweave_interrupt as interrupt;
 
-use crate::{called, failure::Failure};
+use crate::{called, confinement::Only, failure::Failure};
 
 /// Do a job without rights: other commands start this
 #[derive(clap::Args)]
@@ -32,6 +36,15 @@ enum Work {
     Read,
     /// Compile C
     Compile,
+    /// Make a file of xentrace part of a trace
+    Place {
+        /// The file
+        file: PathBuf,
+        /// The trace
+        dir: PathBuf,
+        /// The domain of the trace that is dom0
+        dom0: String,
+    },
     /// Analyse a file
     Index {
         /// The kernel, or program
@@ -61,6 +74,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Work::Probe => return probe(),
         Work::Read => xweave_record::confined::read().map_err(fell_short)?,
         Work::Compile => xweave_record::confined::compile().map_err(fell_short)?,
+        Work::Place { file, dir, dom0 } => {
+            interrupt::install(interrupt::Again::Waits, interrupt::Blocked::GoesOn);
+            Only::reading([&**file]).writing_in(dir).apply()?;
+            let answer = xweave_record::place_file(file, dir, dom0).map_err(Failure::Failed)?;
+            io::stdout().write_all(&answer).map_err(fell_short)?;
+        }
         Work::Index { file, to, meter } => {
             xweave_record::confined::index(file.clone(), *to, *meter).map_err(fell_short)?;
         }

@@ -16,7 +16,7 @@ use xweave_model::{Spec, explanation::usual};
 use xweave_report::{document, next, number::count};
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure, joining::within_memory, shown, trust::Owner};
+use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
 
 /// Write a trace for a viewer that you already have: Perfetto
 ///
@@ -125,8 +125,7 @@ fn write(trace: &Trace, spec: Option<&Spec>, output: &Path) -> Result<Written, F
     let mut file =
         BufWriter::with_capacity(1 << 18, Growing::create(output).map_err(|error| cannot(&error))?);
     let bar = Bar::new(trace);
-    let written =
-        perfetto(trace, || within_memory(Join::of(trace)), spec, &mut file, &mut |phase| bar.show(phase));
+    let written = perfetto(trace, || Join::of(trace), spec, &mut file, &mut |phase| bar.show(phase));
     bar.0.finish_and_clear();
     let written = written.map_err(|error| cannot(&error))?;
     let file = file.into_inner().map_err(|error| cannot(&error))?;

@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal as _};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use xweave_flow::Join;
-use xweave_guard::confine::Limits;
 use xweave_trace::Trace;
 
 /// Fewer records are joined before a bar could be read.
@@ -14,7 +13,7 @@ const MANY: u64 = 2_000_000;
 pub fn join(trace: &Trace) -> Join<'_> {
     let parts = trace.parts();
     if !io::stderr().is_terminal() || parts.rows() < MANY {
-        return within_memory(Join::of_parts(trace, parts));
+        return Join::of_parts(trace, parts);
     }
     let style = ProgressStyle::with_template("{bar:40} {percent} % of {msg} records, {eta} left");
     let bar = ProgressBar::new(parts.rows())
@@ -22,15 +21,10 @@ pub fn join(trace: &Trace) -> Join<'_> {
         .with_message(HumanCount(parts.rows()).to_string());
     // It goes with the last part, before anything is printed.
     let shown = Shown(bar);
-    within_memory(Join::of_parts(
+    Join::of_parts(
         trace,
         parts.inspect(move |part| shown.0.inc(part.as_ref().map_or(0, |part| part.rows.len() as u64))),
-    ))
-}
-
-/// The same with no more records at once than there is memory for: what is left out is told, where more would end the command.
-pub fn within_memory(join: Join<'_>) -> Join<'_> {
-    join.within(Limits::memory_now())
+    )
 }
 
 /// A bar that leaves nothing behind.

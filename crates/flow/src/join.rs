@@ -18,6 +18,7 @@ use std::{
     mem,
 };
 
+use xweave_guard::confine::Limits;
 use xweave_trace::{Damage, Damaged, Part, Row, Trace};
 use xweave_wire::record::maker;
 
@@ -37,13 +38,22 @@ const ALONG: usize = 3;
 /// Records of flows under way that are taken along.
 const UNDER_WAY: usize = 256 << 10;
 
-/// Records that are held at once, unless more are asked for: files that do not tell of which times they are, or that
+/// Records that are held at once at most, unless more are asked for: files that do not tell of which times they are, or that
 /// tell of all times, are a window as a whole.
 const MOST: usize = 16 << 20;
 
-/// What a record takes at most, with the step of a flow that it becomes and the line that is printed of it, in bytes
-/// (crates/cli/tests/suite/bombs.rs measures a flow of millions of steps).
-const BYTES: u64 = 2 << 10;
+/// What a record takes, with the step of a flow that it becomes, in bytes: 490 were measured of a flow of millions of steps, and
+/// lists are twice as long for a moment while they grow (crates/cli/tests/suite/bombs.rs).
+const BYTES: u64 = 1 << 10;
+
+/// Records that are held whatever memory there is: a window, and what is taken along into it.
+const LEAST: usize = WINDOW + UNDER_WAY;
+
+/// As many records as there is memory for in this process.
+fn most_in_memory() -> usize {
+    let most = usize::try_from(Limits::memory_now() / BYTES).unwrap_or(usize::MAX);
+    most.clamp(LEAST, MOST)
+}
 
 /// What was recorded last may be the cause of something that is recorded a little later, in nanoseconds: what ends a flow
 /// at one place and goes on at another is one act of a kernel.
@@ -129,7 +139,7 @@ impl<'t> Join<'t> {
             parts: Box::new(parts),
             window: WINDOW,
             under_way: UNDER_WAY,
-            most: if trace.is_forced() { usize::MAX } else { MOST },
+            most: if trace.is_forced() { usize::MAX } else { most_in_memory() },
             lost,
             words: Words::of(trace),
             carriers: Carriers::of(trace),
@@ -153,15 +163,6 @@ impl<'t> Join<'t> {
     #[must_use]
     pub fn at_most(mut self, records: usize) -> Self {
         self.most = records;
-        self
-    }
-
-    /// At most as many records held at once as there is room for in so many bytes, unless all are to be taken.
-    #[must_use]
-    pub fn within(mut self, bytes: u64) -> Self {
-        if !self.trace.is_forced() {
-            self.most = self.most.min(usize::try_from(bytes / BYTES).unwrap_or(usize::MAX));
-        }
         self
     }
 

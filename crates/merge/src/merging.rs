@@ -95,7 +95,9 @@ impl MergeError {
     pub fn of_guest(&self) -> Option<&str> {
         match self {
             Self::NoProcess(name) | Self::Mark(name, _) | Self::Nodes(name, _) => Some(name),
-            Self::Mappings { name, .. } | Self::Barred { name, .. } => Some(name),
+            Self::NotAllowed { name, .. } | Self::Mappings { name, .. } | Self::Barred { name, .. } => {
+                Some(name)
+            }
             Self::Look(LookError::Ended { name, .. }) => Some(name),
             _ => None,
         }

@@ -236,6 +236,9 @@ impl Error {
             | Self::OldKernel { domain, .. }
             | Self::Agent { domain, .. }
             | Self::Refused { domain, .. }
+            | Self::NoCompiler { domain, .. }
+            | Self::Symbols { domain, .. }
+            | Self::SameKernel { second: domain, .. }
             | Self::Sent { domain, .. } => Some(domain),
             _ => None,
         }

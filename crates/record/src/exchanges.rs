@@ -42,6 +42,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const SHORT: Pace = Pace {
     hello: Duration::from_millis(50),
     answer: Duration::from_millis(50),
+    answers: Duration::from_secs(60),
     hook: Duration::from_millis(1),
     round: Duration::from_millis(20),
     grace: Duration::from_millis(2),

@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use xweave_guard::confine::{Job, Limits, job::Failed, run_all};
 use xweave_trace::{Manifest, Trace};
 use xweave_wire::message::{Reply, Request, XenDomain};
@@ -27,6 +27,13 @@ pub(crate) fn begin(capture: &mut Capture<'_>) -> Result<(), Error> {
     while capture.sessions[0].owes() && !xweave_interrupt::pending() {
         capture.wait(SOON)?;
     }
+    if xweave_interrupt::pending() {
+        return Err(Error::Interrupted { woven: true });
+    }
+    if let Some(reason) = capture.sessions[0].lost() {
+        let domain = capture.sessions[0].name().to_owned();
+        return Err(Error::Lost { domain, reason: reason.to_owned() });
+    }
     match capture.sessions[0].answers.pop_front() {
         Some(Reply::Failed(failure)) => {
             let domain = capture.sessions[0].name().to_owned();
@@ -40,8 +47,8 @@ pub(crate) fn begin(capture: &mut Capture<'_>) -> Result<(), Error> {
 /// again whether to go on.
 pub(crate) type Import = dyn Fn(&Path, &Path, &str, &mut dyn FnMut() -> bool) -> Result<Imported, String>;
 
-/// What came of a file of xentrace, as `xweave import --json` tells it.
-#[derive(Debug, Deserialize)]
+/// What came of a file of xentrace.
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Imported {
     /// What could not be read.
     pub(crate) damage: Vec<String>,
@@ -52,7 +59,7 @@ pub(crate) struct Imported {
 /// How long the process that reads a file of xentrace may take: one of GBs takes minutes.
 const READ_WITHIN: Duration = Duration::from_secs(6 * 3600);
 
-/// Has it done by a process that has nothing but the file and the trace, as `xweave import` is: what Xen records, guests
+/// Has it done by a process that has nothing but the file and the trace (`xweave confined place`): what Xen records, guests
 /// decide.
 pub(crate) fn import(
     file: &Path,
@@ -62,11 +69,23 @@ pub(crate) fn import(
 ) -> Result<Imported, String> {
     let absolute = |path: &Path| std::path::absolute(path).map_err(|error| error.to_string());
     let what = "reading what Xen recorded";
-    let mut job = Job::new(what, &["import", "--json", "--into"], Limits::of_command(), READ_WITHIN);
-    job.arguments.extend([absolute(dir)?.into(), "--domid".into(), format!("{dom0}=0").into()]);
-    job.arguments.push(absolute(file)?.into());
+    let mut job = Job::new(what, &["confined", "place"], Limits::of_command(), READ_WITHIN);
+    job.arguments.extend([absolute(file)?.into(), absolute(dir)?.into(), dom0.into()]);
     let answer = run_all(vec![job], goes_on).pop().unwrap_or(Err(Failed::Interrupted));
-    serde_json::from_slice(&answer.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
+    postcard::from_bytes(&answer.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
+}
+
+/// Makes a file of xentrace part of a trace, for [`import`]: what that is answered, in bytes. The process has given up what it
+/// does not need.
+///
+/// # Errors
+/// Why it is not part of it: the trace is as it was.
+pub fn place_file(file: &Path, dir: &Path, dom0: &str) -> Result<Vec<u8>, String> {
+    let options = xweave_import::Options { domids: vec![(dom0.into(), 0)], ..Default::default() };
+    let added = xweave_import::add(file, dir, &options, &|| !xweave_interrupt::pending());
+    let outcome = added.map_err(|error| error.to_string())?.outcome;
+    postcard::to_stdvec(&Imported { damage: outcome.damage, outside: outcome.outside })
+        .map_err(|error| error.to_string())
 }
 
 /// Makes what Xen recorded part of the trace, which is finished. Gives what the trace says then; if it could not be done,
@@ -97,7 +116,7 @@ pub(crate) fn place(
             let (file, dir) = (file.display(), dir.display());
             manifest.warnings.push(format!(
                 "what Xen recorded is not in the trace, or not all of it: {error}; it is kept: xweave import {file} --into \
-                 {dir}"
+                 {dir} --force"
             ));
         }
     }

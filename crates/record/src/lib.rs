@@ -56,6 +56,7 @@ pub use deploy::work as confined;
 pub use doctor::{Check, doctor};
 pub use domain::{DomainSpec, symbols};
 pub use error::Error;
+pub use hypervisor::place_file;
 pub use knobs::{DomainKnobs, knobs};
 pub use options::{Options, Until};
 pub use progress::{Analysed, Outcome, Phase};

@@ -12,6 +12,9 @@ pub(crate) struct Pace {
     pub(crate) hello: Duration,
     /// How long an agent may take to answer. Loading under emulation takes seconds.
     pub(crate) answer: Duration,
+    /// How long all its answers may take together, before it is asked to weave: a kernel has hundreds of modules, of which each
+    /// is asked for.
+    pub(crate) answers: Duration,
     /// What attaching or detaching a hook may take besides: it takes some tenths of a second, one after the other, in
     /// an emulated machine that has other work.
     pub(crate) hook: Duration,
@@ -31,6 +34,7 @@ impl Default for Pace {
         Self {
             hello: Duration::from_secs(20),
             answer: Duration::from_secs(120),
+            answers: Duration::from_secs(600),
             hook: Duration::from_secs(1),
             round: Duration::from_secs(1),
             grace: Duration::from_millis(300),

@@ -62,14 +62,17 @@ impl Remaining {
     /// # Errors
     /// The same error, if there is no going on without them.
     pub fn leave_out(&mut self, error: Error) -> Result<Vec<String>, Error> {
+        if xweave_interrupt::pending() {
+            return Err(Error::Interrupted { woven: false });
+        }
         let about = error.of_domains();
         let is_about = |spec: &DomainSpec| about.iter().any(|of| of.of_domain() == Some(&spec.name));
         let (out, rest): (Vec<_>, Vec<_>) = self.domains.iter().cloned().partition(is_about);
         let needed = out.iter().any(|spec| self.needs(spec));
-        if out.is_empty() || needed || xweave_interrupt::pending() || guests(&rest) < self.fewest {
+        // A host that is there without being named is none of them.
+        if out.len() < about.len() || out.is_empty() || needed || guests(&rest) < self.fewest {
             return Err(error);
         }
-        let reason = |error: &Error| error.to_string().lines().next().unwrap_or_default().to_owned();
         let before = self.left_out.len();
         self.left_out.extend(about.iter().filter_map(|error| {
             Some(LeftOut { domain: error.of_domain()?.to_owned(), reason: reason(error) })
@@ -85,6 +88,22 @@ impl Remaining {
             Required::Named(names) => spec.role() == Role::Host || names.contains(&spec.name),
         }
     }
+}
+
+/// The longest reason, in bytes.
+const REASON: usize = 2 << 10;
+
+/// What is wrong with a domain, in a line that names it. It becomes part of the trace, and of pages that are passed on: by what
+/// command the domain is reached, where there may be a password, is not in it.
+fn reason(error: &Error) -> String {
+    let told = match error {
+        Error::Unreachable { domain, reason, .. } => format!("domain {domain}: no agent answers: {reason}"),
+        Error::Refused { domain, mistake, .. } => format!("domain {domain}: {mistake}"),
+        error => error.to_string(),
+    };
+    let mut line = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    xweave_text::cut(&mut line, REASON);
+    line
 }
 
 /// How many of them are guests.
@@ -113,7 +132,7 @@ mod tests {
     fn guests_are_left_out_one_by_one_and_several_at_once_until_too_few_are_left() {
         let mut remaining = Remaining::of(specs(), Required::all_if(false), 1);
         let told = remaining.leave_out(lost("vm2")).unwrap();
-        assert_eq!(told, ["domain vm2: the agent went away: it is silent; vm2 is left out"]);
+        assert_eq!(told, ["domain vm2: the agent went away: it is silent and more; vm2 is left out"]);
         assert_eq!(names(&remaining), ["host", "vm1", "vm3"]);
         let error = remaining.leave_out(Error::Several(vec![lost("vm1"), lost("vm3")])).unwrap_err();
         assert!(matches!(error, Error::Several(_)), "{error}");
@@ -125,6 +144,26 @@ mod tests {
         let mut remaining = Remaining::of(specs(), Required::all_if(false), 1);
         let told = remaining.leave_out(Error::Several(vec![lost("vm3"), lost("vm1")])).unwrap();
         assert_eq!((told.len(), names(&remaining)), (2, vec!["host", "vm2"]));
+    }
+
+    #[test]
+    fn by_what_command_a_guest_is_reached_is_not_told() {
+        let mut remaining = Remaining::of(specs(), Required::all_if(false), 1);
+        let error = Error::Unreachable {
+            domain: "vm1".to_owned(),
+            transport: "sshpass -pSECRET ssh vm1".to_owned(),
+            reason: "it said nothing".into(),
+        };
+        let told = remaining.leave_out(error).unwrap();
+        assert_eq!(told, ["domain vm1: no agent answers: it said nothing; vm1 is left out"]);
+    }
+
+    #[test]
+    fn what_is_also_about_a_domain_that_was_not_named_ends_it() {
+        let guests = specs().split_off(1);
+        let mut remaining = Remaining::of(guests, Required::all_if(false), 1);
+        remaining.leave_out(Error::Several(vec![lost("vm1"), lost("host")])).unwrap_err();
+        assert_eq!(remaining.domains().len(), 3);
     }
 
     #[test]

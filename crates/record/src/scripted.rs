@@ -23,7 +23,7 @@ use crate::{
     Budget, DomainSpec, Error, Options, Outcome, Phase, Transport, Until,
     capture::Capture,
     deploy::Deployment,
-    hypervisor::Imported,
+    hypervisor::{Imported, place_file},
     pace::Pace,
     recording::{Means, record_by},
     remaining::Required,
@@ -221,11 +221,8 @@ fn import_here(
     file: &Path,
     dir: &Path,
     dom0: &str,
-    goes_on: &mut dyn FnMut() -> bool,
+    _goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<Imported, String> {
-    let options = xweave_import::Options { domids: vec![(dom0.into(), 0)], ..Default::default() };
-    let goes_on = std::cell::RefCell::new(goes_on);
-    let added = xweave_import::add(file, dir, &options, &|| goes_on.borrow_mut()());
-    let outcome = added.map_err(|error| error.to_string())?.outcome;
-    Ok(Imported { damage: outcome.damage, outside: outcome.outside })
+    let answer = place_file(file, dir, dom0)?;
+    Ok(postcard::from_bytes(&answer).unwrap())
 }

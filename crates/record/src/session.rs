@@ -103,6 +103,9 @@ pub(crate) struct Session {
     link: Link,
     stage: Stage,
     asked: VecDeque<Asked>,
+    /// Since when it has owed an answer, if it does; and for how long it had before.
+    owes_since: Option<Instant>,
+    owed: Duration,
     /// The numbers that its records may carry.
     sites: HashSet<u32>,
     /// The kinds of its events.
@@ -138,6 +141,8 @@ impl Session {
             pace,
             stage: Stage::Greeting,
             asked: VecDeque::new(),
+            owes_since: None,
+            owed: Duration::ZERO,
             sites: HashSet::new(),
             kinds: events::Kinds::default(),
             hooks: 0,
@@ -213,8 +218,20 @@ impl Session {
         if let Some(question) = Question::of(&request) {
             self.asked.push_back(Asked { question, deadline: now + patience, patience });
         }
+        self.count_owed(now);
         self.set_limit();
         self.link.send(request);
+    }
+
+    fn count_owed(&mut self, now: Instant) {
+        match self.owes_since {
+            None => self.owes_since = self.owes().then_some(now),
+            Some(since) if !self.owes() => {
+                self.owed += now.saturating_duration_since(since);
+                self.owes_since = None;
+            }
+            Some(_) => {}
+        }
     }
 
     fn set_limit(&self) {
@@ -283,6 +300,7 @@ impl Session {
         if !question.is_answered_by(&reply) {
             return Err(Violation::Answer(question));
         }
+        self.count_owed(Instant::now());
         self.set_limit();
         match reply {
             Reply::Clock(sample) => {
@@ -411,6 +429,12 @@ impl Session {
         if !self.has_greeted() && now >= self.greet_by {
             self.lose(format!("no answer within {} seconds", self.pace.hello.as_secs_f32()));
         }
+        let owed =
+            self.owed + self.owes_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if self.stage < Stage::Weaving && owed >= self.pace.answers {
+            let seconds = self.pace.answers.as_secs_f32();
+            self.lose(format!("its answers, before it was to weave, took {seconds} seconds together"));
+        }
         if let Some(late) = self.asked.iter().find(|asked| now >= asked.deadline) {
             self.lose(format!(
                 "no answer within {} seconds ({:?})",
@@ -518,6 +542,23 @@ mod tests {
             assert_eq!(slow.lost(), Some(told));
             assert!(!slow.owes(), "nothing is waited for any more");
         }
+    }
+
+    #[test]
+    fn answers_that_each_come_in_time_may_not_take_for_ever_together() {
+        let (mut slow, ..) = session(Budget::default());
+        slow.take(Incoming::Hello);
+        for nth in 0..10 {
+            let now = Instant::now();
+            slow.ask(Request::Clock);
+            slow.check_deadlines(now + Duration::from_secs(61));
+            assert_eq!(slow.is_there(), nth < 9, "after {nth}");
+            // As if the answer had come a minute after the question.
+            slow.owes_since = now.checked_sub(Duration::from_secs(60)).or(Some(now));
+            slow.asked.clear();
+            slow.count_owed(Instant::now());
+        }
+        assert_eq!(slow.lost(), Some("its answers, before it was to weave, took 600 seconds together"));
     }
 
     #[test]

@@ -238,6 +238,14 @@ pub fn judge(
     if errors.is_empty() { Ok(each_once(warnings)) } else { Err(each_once(errors)) }
 }
 
+impl Draft {
+    /// What is wrong with the aspects in this domain, before they are [judged](judge) together.
+    pub fn errors(&self) -> Vec<Diagnostic> {
+        let all = self.items.iter().flat_map(|item| &item.diagnostics);
+        all.filter(|diagnostic| diagnostic.severity != Severity::Warning).cloned().collect()
+    }
+}
+
 /// Two domains with the same kernel have the same mistakes, and a function that a kernel lacks may be meant by many clauses
 /// of a file: the first is told, with the lines of the others.
 pub fn each_once(diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {

@@ -55,9 +55,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             )));
         }
         if !vm.marked.is_empty() {
-            allowed
-                .unmark(called, vm, &xweave_interrupt::pending)
-                .map_err(|error| Failure::Failed(format!("memory of {name} is not released: {error}")))?;
+            allowed.unmark(called, vm, &xweave_interrupt::pending).map_err(|error| {
+                match format!("memory of {name} is not released: {error}") {
+                    why if xweave_interrupt::pending() => Failure::Interrupted(why),
+                    why => Failure::Failed(why),
+                }
+            })?;
         }
         released.push((vm, merged));
     }

@@ -106,15 +106,14 @@ pub struct Args {
 pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode, Failure> {
     let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
     let domains = domains.map_err(Failure::usage)?;
-    let reached = || {
+    let reached = |required| {
         let mut progress = Progress::new(None);
-        let required = Required::all_if(args.require);
         let knobs = xweave_record::knobs(&domains, required, &mut |phase| progress.show(&phase));
         progress.end();
         knobs
     };
     if args.knobs {
-        let knobs = reached()?;
+        let knobs = reached(Required::all_if(args.require))?;
         return shown::only(|out| match json {
             true => document::experiment::write_knobs(out, &knobs),
             false => write!(out, "{}", report::knobs(&knobs, View::of_stdout(WIDE))),
@@ -130,7 +129,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
     blocks::check(&output)?;
     let transaction = transaction.unwrap_or(Spec::Request(None));
     let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) % 1_000_000);
-    let knobs = reached()?;
+    let knobs = reached(Required::all_if(args.require))?;
     let plan = Plan::of(&args.tries, &knobs).map_err(Failure::usage)?;
     announce(&plan, args.rounds, seed);
     let options = blocks::Options {
@@ -172,7 +171,8 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
     drop(teller);
     let experiment = experiment?;
     if experiment.ended.is_none() {
-        assert_put_back(&experiment, &reached()?, &output)?;
+        let changed = experiment.knobs.iter().map(|held| held.domain.clone()).collect();
+        assert_put_back(&experiment, &reached(Required::Named(changed))?, &output)?;
     }
     drop(aside);
     if experiment.blocks.iter().all(|block| block.failed.is_some()) {

@@ -37,6 +37,7 @@ mod questions;
 mod rebuilt;
 mod reserve;
 mod selected;
+mod taken_over;
 mod told;
 mod topology;
 mod under_fire;

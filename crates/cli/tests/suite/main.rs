@@ -12,4 +12,5 @@ mod fmt;
 mod mistakes;
 mod record;
 mod records;
+mod taken_over;
 mod vary;

@@ -114,8 +114,11 @@ fn left_by_group(group: &Path) -> Option<u64> {
     let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
     // What it has cached is given back where it is needed.
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let cached = statistics.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
-    let used = number("memory.current")?.saturating_sub(cached.unwrap_or(0));
+    let given_back = statistics.lines().filter_map(|line| match line.split_once(' ')? {
+        ("active_file" | "inactive_file" | "slab_reclaimable", bytes) => bytes.parse::<u64>().ok(),
+        _ => None,
+    });
+    let used = number("memory.current")?.saturating_sub(given_back.sum());
     Some(number("memory.max")?.saturating_sub(used))
 }
 
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(left_by_group(group.path()), None);
         set("memory.max", "4000\n");
         assert_eq!(left_by_group(group.path()), Some(1000));
-        set("memory.stat", "anon 1\ninactive_file 500\n");
+        set("memory.stat", "anon 1\ninactive_file 300\nactive_file 200\n");
         assert_eq!(left_by_group(group.path()), Some(1500));
         set("memory.max", "100\n");
         assert_eq!(left_by_group(group.path()), Some(0));

@@ -12,6 +12,7 @@ use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockAddr, VsockListener, VsockStream};
 
@@ -144,13 +145,19 @@ impl Drop for Stranger {
 
 /// By TCP, of a client that knows the secret: for this domain, or for a guest of this host.
 fn known_connection(mut link: TcpStream, token: &str, stranger: Stranger) -> io::Result<()> {
-    link.set_read_timeout(Some(GREETS_WITHIN))?;
+    // Whatever it dribbles.
+    let (greeted, over) = mpsc::channel::<()>();
+    let late = link.try_clone()?;
+    std::thread::spawn(move || {
+        if over.recv_timeout(GREETS_WITHIN) == Err(RecvTimeoutError::Timeout) {
+            let _ = late.shutdown(Shutdown::Both);
+        }
+    });
     let hello = opening(&mut link)?;
     if !same(hello.token.as_bytes(), token.as_bytes()) {
         return Frame::Failed("wrong token".into()).write(&mut link);
     }
-    link.set_read_timeout(None)?;
-    drop(stranger);
+    drop((greeted, stranger));
     if hello.domain == std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim() {
         return requests(link);
     }

@@ -8,11 +8,11 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use xweave_aspect::Aspects;
+use xweave_aspect::{Aspects, Diagnostic};
 use xweave_guard::confine::{Job, Limits, job::Failed, run_counting};
 use xweave_text as text;
 use xweave_weave::{
-    Compiled, Compiler, Draft, Files, Library, Peer, WorkFolder, Woven, each_once, fit, judge, unused,
+    Compiled, Compiler, Draft, Files, Library, Peer, Role, WorkFolder, Woven, each_once, fit, judge, unused,
 };
 
 use super::{
@@ -25,7 +25,10 @@ use super::{
     types::Types,
     work,
 };
-use crate::{Error, Options, Phase, error::Cause};
+use crate::{
+    Error, Options, Phase,
+    error::{Cause, lines as diagnostics},
+};
 
 /// What reading types and writing C takes: a tenth of it.
 const READER: Limits = Limits { memory: 1 << 30, seconds: 300, file: 0 };
@@ -61,7 +64,9 @@ pub(crate) fn plans(
     for of in inputs.iter().flat_map(|input| &input.types).filter(|of| !of.is_kept) {
         of.bytes.iter().for_each(|bytes| types.keep(bytes));
     }
-    let mut warnings = judge(aspects, &peers, &mut drafts).map_err(Error::Aspects)?;
+    let of_each: Vec<_> = drafts.iter().map(Draft::errors).collect();
+    let mut warnings =
+        judge(aspects, &peers, &mut drafts).map_err(|errors| blamed(&inputs, &of_each, errors))?;
     let notes = compiled_here(&inputs, &drafts);
     let compiled = all.compile(&inputs, &drafts, &mut warnings, keep_going)?;
     warnings.extend(all.complaints(&mut inputs, &compiled, keep_going)?);
@@ -91,6 +96,20 @@ pub(crate) fn plans(
         return Err(Error::NoEvents(left_out.join("; ")));
     }
     Ok(Deployment { woven, left_out, notes, warnings: each_once(warnings) })
+}
+
+/// Whose mistakes these are, by what is wrong in each domain: the aspects', or, where they fit the hosts and a guest, those of the
+/// kernels that other guests say they have.
+fn blamed(inputs: &[Input], of_each: &[Vec<Diagnostic>], errors: Vec<Diagnostic>) -> Error {
+    let (guests, hosts): (Vec<_>, Vec<_>) =
+        inputs.iter().zip(of_each).partition(|(input, _)| input.peer.role == Role::Guest);
+    let fits = |(_, wrong): &(&Input, &Vec<Diagnostic>)| wrong.is_empty();
+    let misfits = guests.iter().filter(|guest| !fits(guest));
+    let misfits = misfits.map(|(input, wrong)| sent(input, diagnostics(&each_once(wrong.to_vec()))));
+    match hosts.iter().all(fits) && guests.iter().any(fits) {
+        true => Error::of_all(misfits.collect()).unwrap_or(Error::Aspects(errors)),
+        false => Error::Aspects(errors),
+    }
 }
 
 /// Parts of a kernel, none for its image, and where their indices go.
@@ -255,7 +274,7 @@ impl All<'_> {
         &self,
         inputs: &[Input],
         drafts: &[Draft],
-        warnings: &mut Vec<xweave_aspect::Diagnostic>,
+        warnings: &mut Vec<Diagnostic>,
         keep_going: KeepGoing<'_>,
     ) -> Result<Vec<Option<Compiled>>, Error> {
         let mut texts: Vec<(usize, Files<'_>)> = Vec::new();
@@ -293,9 +312,14 @@ impl All<'_> {
         let total = jobs.len();
         let mut going = |done| keep_going(Phase::Compiling { done, total });
         for (answer, key) in run_counting(jobs, &mut going).into_iter().zip(wanted.into_keys()) {
-            let mut answer = answered::<Compiled>(answer).map_err(|error| match error {
-                Failed::Interrupted => Error::Interrupted { woven: false },
-                error => compiling(error),
+            // What only guests have compiled, one of them has made so that it cannot be.
+            let of =
+                texts.iter().zip(&keys).find(|(_, of)| of.as_str() == key).map(|((domain, _), _)| *domain);
+            let of_guest = of.map(|domain| &inputs[domain]).filter(|input| input.peer.role == Role::Guest);
+            let mut answer = answered::<Compiled>(answer).map_err(|error| match (error, of_guest) {
+                (Failed::Interrupted, _) => Error::Interrupted { woven: false },
+                (error, Some(input)) => sent(input, error),
+                (error, None) => compiling(error),
             })?;
             text::cut(&mut answer.log, LOG);
             // A full disk here must not stop a recording that goes elsewhere.
@@ -315,7 +339,7 @@ impl All<'_> {
         inputs: &mut [Input],
         compiled: &[Option<Compiled>],
         keep_going: KeepGoing<'_>,
-    ) -> Result<Vec<xweave_aspect::Diagnostic>, Error> {
+    ) -> Result<Vec<Diagnostic>, Error> {
         let (mut jobs, mut of) = (Vec::new(), Vec::new());
         for (domain, compiled) in compiled.iter().enumerate() {
             let Some(Compiled { object, log }) = compiled else { continue };
@@ -327,6 +351,7 @@ impl All<'_> {
             }
         }
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+        let mut of_each: Vec<Vec<Diagnostic>> = vec![Vec::new(); inputs.len()];
         let total = jobs.len();
         let mut going = |done| keep_going(Phase::Resolving { done, total });
         for (answer, (domain, failing)) in run_counting(jobs, &mut going).into_iter().zip(of) {
@@ -336,9 +361,14 @@ impl All<'_> {
                 return Err(sent(input, "its reader answers another question"));
             };
             let said = said.into_iter().map(|said| fit(said, self.aspects));
-            if failing { errors.extend(said) } else { warnings.extend(said.map(|said| said.as_warning())) }
+            if failing {
+                of_each[domain].extend(said);
+                errors.extend(of_each[domain].iter().cloned());
+            } else {
+                warnings.extend(said.map(|said| said.as_warning()));
+            }
         }
-        if errors.is_empty() { Ok(warnings) } else { Err(Error::Aspects(each_once(errors))) }
+        if errors.is_empty() { Ok(warnings) } else { Err(blamed(inputs, &of_each, each_once(errors))) }
     }
 }
 

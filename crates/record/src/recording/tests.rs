@@ -37,6 +37,7 @@ use crate::{
 const PACE: Pace = Pace {
     hello: Duration::from_secs(60),
     answer: Duration::from_secs(60),
+    answers: Duration::from_secs(60),
     hook: Duration::from_secs(1),
     round: Duration::from_millis(20),
     grace: Duration::from_millis(2),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use xweave_guard::private::Dir;
-use xweave_record::{DomainKnobs, LeftOut, Outcome, Phase, Settings, Until};
+use xweave_record::{DomainKnobs, LeftOut, Outcome, Phase, Required, Settings, Until};
 use xweave_wire::knob;
 
 use super::{
@@ -94,6 +94,10 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Exper
     let Options { mut record, plan, domains, command, within, settle, rounds, seed, transaction, output } =
         options;
     check(&output)?;
+    // Also in blocks in which its settings stay as they are.
+    if let Required::Named(names) = &mut record.required {
+        names.extend(plan.knobs.iter().map(|held| held.domain.clone()));
+    }
     let dir = Dir::create(&output).map_err(StoreError::from)?;
     let mut experiment = Experiment {
         knobs: plan.knobs.clone(),

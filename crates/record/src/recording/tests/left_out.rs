@@ -51,13 +51,9 @@ fn unfit() -> Vec<(&'static str, Agent, &'static str)> {
         }),
     );
     vec![
-        ("older", greets(older), "no agent answers (vm2): the other end speaks protocol version"),
-        (
-            "banner",
-            greets(b"Welcome to vm2.\n".to_vec()),
-            "no agent answers (vm2): the other end does not speak",
-        ),
-        ("silent", silent, "no agent answers (vm2): no answer within 0.3 seconds"),
+        ("older", greets(older), "no agent answers: the other end speaks protocol version"),
+        ("banner", greets(b"Welcome to vm2.\n".to_vec()), "no agent answers: the other end does not speak"),
+        ("silent", silent, "no agent answers: no answer within 0.3 seconds"),
         ("leaves", leaves_at(|asked| matches!(asked, Request::DomainInfo)), "the agent went away: "),
         ("leaves late", leaves_at(|asked| matches!(asked, Request::Weave(_))), "the agent went away: "),
         ("refuses", refuses(|asked| matches!(asked, Request::DomainInfo)), "no"),
