@@ -164,7 +164,9 @@ impl Confinement {
         }
         undumpable()?;
         let landlock = files.restrict()?;
-        calls::restrict(!self.programs.is_empty(), self.broker)?;
+        let programs = !self.programs.is_empty();
+        let by_name = [&self.reads, &self.writes, &self.emptied].iter().any(|paths| !paths.is_empty());
+        calls::restrict(programs, by_name || programs, self.broker)?;
         let layers = Layers { landlock, nobody, namespaces };
         verified(layers)
     }

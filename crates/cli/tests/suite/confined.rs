@@ -63,13 +63,13 @@ fn what_a_confined_process_must_not_do_it_cannot() {
     assert!(lines.iter().all(|line| line.contains(" refused  ")), "{printed}");
     // Of each way of being refused, one: so that an attempt which fails for another reason is seen.
     for (attempt, how) in [
-        ("reader    read-shadow ", "Permission denied"),
+        ("reader    read-shadow ", "Operation not permitted"),
         ("reader    tcp ", "Operation not permitted"),
         ("reader    bpf ", "ended for a system call"),
         ("reader    memory ", "ran out of its memory of 256 MiB"),
         ("command   change-mode ", "Operation not permitted"),
         ("command   own-signals ", "Operation not permitted"),
-        ("command   read-shadow ", "Permission denied"),
+        ("command   read-shadow ", "Operation not permitted"),
         ("command   bpf ", "ended for a system call"),
         ("compiler  write-tmp ", "Permission denied"),
         ("compiler  fork-bomb ", "Resource temporarily unavailable"),

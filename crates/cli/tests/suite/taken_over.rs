@@ -18,8 +18,8 @@ fn a_confined_command_that_is_taken_over_reaches_nothing_but_its_files() {
         let rows = table::table(Path::new(env!("CARGO_BIN_EXE_xweave")), landlock);
         println!("{landlock:?}\n{}", table::shown(&rows));
         table::assert_refused(&rows);
+        let calls: usize = table::victims(landlock).map(|victim| table::calls(victim).count()).sum();
         let victims: BTreeSet<_> = rows.iter().map(|row| row.victim).collect();
-        assert_eq!(victims.len(), table::VICTIMS.len());
-        assert_eq!(rows.len(), table::CALLS.len() * table::VICTIMS.len());
+        assert!(victims.len() >= 9 && rows.len() == calls && calls > 800, "{calls}");
     }
 }

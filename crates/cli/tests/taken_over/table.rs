@@ -23,6 +23,10 @@ pub struct Victim {
     name: &'static str,
     arguments: &'static str,
     waits: Waits,
+    /// Whether it, or what it starts, opens files by their names: Landlock alone keeps it from those that its user may open.
+    opens_by_name: bool,
+    /// Whether it may start programs of the system, as the compiler.
+    starts_programs: bool,
 }
 
 /// In which system call a command waits until nobody holds it up any more.
@@ -35,11 +39,11 @@ enum Waits {
 }
 
 const fn prints(name: &'static str, arguments: &'static str) -> Victim {
-    Victim { name, arguments, waits: Waits::Prints }
+    Victim { name, arguments, waits: Waits::Prints, opens_by_name: false, starts_programs: false }
 }
 
 const fn reads(name: &'static str, arguments: &'static str) -> Victim {
-    Victim { name, arguments, waits: Waits::Reads }
+    Victim { name, arguments, waits: Waits::Reads, opens_by_name: false, starts_programs: false }
 }
 
 /// All that read what others made.
@@ -52,9 +56,9 @@ pub const VICTIMS: &[Victim] = &[
     prints("report", "report trace -o page.html"),
     prints("export", "export trace --to perfetto -o trace.pftrace"),
     prints("import", "import garbage -o imported"),
-    prints("sites", "sites garbage --pointcut access(sock.sk_state)"),
+    Victim { opens_by_name: true, ..prints("sites", "sites --program garbage access(sock.sk_state)") },
     reads("record: read", "confined read"),
-    reads("record: compile", "confined compile"),
+    Victim { starts_programs: true, opens_by_name: true, ..reads("record: compile", "confined compile") },
 ];
 
 /// An argument of a system call.
@@ -219,6 +223,10 @@ pub enum Landlock {
     Without,
 }
 
+/// What starting programs takes.
+const OF_PROGRAMS: [&str; 7] =
+    ["execve(/bin/true)", "execveat(/bin/true)", "fork", "vfork", "clone", "clone3", "mmap(PROT_EXEC)"];
+
 /// What came of a call.
 pub struct Row {
     pub victim: &'static str,
@@ -234,12 +242,13 @@ pub fn table(xweave: &Path, landlock: Landlock) -> Vec<Row> {
     fs::write(folder.path().join("garbage"), "nothing that is understood").unwrap();
     fs::write(TARGET, "as it was").unwrap();
     let mut rows = Vec::new();
-    for victim in VICTIMS {
+    for victim in victims(landlock) {
         let mut taken: Option<Taken> = None;
-        for call in CALLS {
+        for call in calls(victim) {
             let held = taken.take().unwrap_or_else(|| Taken::of((xweave, landlock), victim, folder.path()));
             let refused = match held.make(call) {
                 Made::Ended(signal) => Some(format!("ended by {signal}")),
+                Made::Other => None,
                 Made::Gave(result, held) => {
                     taken = Some(held);
                     (-4095..0).contains(&result).then(|| error(result))
@@ -253,6 +262,17 @@ pub fn table(xweave: &Path, landlock: Landlock) -> Vec<Row> {
     assert!(!Path::new(MADE).exists() && !Path::new("/run/xweave-taken").exists());
     fs::remove_file(TARGET).unwrap();
     rows
+}
+
+/// Those that are kept from everything.
+pub fn victims(landlock: Landlock) -> impl Iterator<Item = &'static Victim> {
+    VICTIMS.iter().filter(move |victim| landlock == Landlock::AsItIs || !victim.opens_by_name)
+}
+
+/// What such a one must not do.
+pub fn calls(victim: &Victim) -> impl Iterator<Item = &'static Call> {
+    let may = if victim.starts_programs { &OF_PROGRAMS[..] } else { &[] };
+    CALLS.iter().filter(move |call| !may.contains(&call.name))
 }
 
 /// The table as text: a line of each call, with what came of it in each command.
@@ -336,6 +356,7 @@ struct Taken {
 
 enum Made {
     Gave(i64, Taken),
+    Other,
     Ended(String),
 }
 
@@ -392,9 +413,12 @@ impl Taken {
     /// Has it make a system call, and gives what that gave.
     fn make(self, call: &Call) -> Made {
         let saved = registers(self.thread);
-        // Below what the thread uses of its stack.
-        let mut at = (saved.rsp - (1 << 10)) & !15;
-        let memory = File::options().write(true).open(format!("/proc/{}/mem", self.thread)).unwrap();
+        // In its own frames, which are put back: below them there may be no memory.
+        let (start, mut kept) = (saved.rsp & !15, [0; 256]);
+        let mut at = start;
+        let memory =
+            File::options().read(true).write(true).open(format!("/proc/{}/mem", self.thread)).unwrap();
+        memory.read_exact_at(&mut kept, start).unwrap();
         let mut arguments = [0u64; 6];
         for (place, argument) in arguments.iter_mut().zip(call.arguments) {
             *place = match argument {
@@ -433,7 +457,11 @@ impl Taken {
         assert!(libc::WIFSTOPPED(status), "{}: {status:x}", call.name);
         let result = registers(self.thread).rax.cast_signed();
         set_registers(self.thread, &saved);
-        Made::Gave(result, self)
+        match memory.write_all_at(&kept, start) {
+            Ok(()) => Made::Gave(result, self),
+            // Its memory is another's: it has become another program.
+            Err(_) => Made::Other,
+        }
     }
 }
 

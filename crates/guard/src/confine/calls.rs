@@ -152,7 +152,21 @@ const OF_PROGRAMS: &[libc::c_long] = &[
     // To end what it has started; Landlock keeps others' processes from it, from 6.12 on.
     libc::SYS_kill,
     libc::SYS_tgkill,
-    libc::SYS_pidfd_send_signal,
+];
+
+/// Where nothing is opened by its name: what there is to read is open, or a [broker](crate::broker) opens it.
+const BY_NAME: &[libc::c_long] = &[
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_creat,
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+    libc::SYS_rmdir,
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
 ];
 
 /// What nothing that is confined asks for, unless it was taken over.
@@ -231,15 +245,16 @@ const DESCRIPTOR: [i32; 11] = [
     libc::F_OFD_SETLKW,
 ];
 
-/// From now on no others. `programs` is whether it starts any, `broker` over which descriptor it has files opened.
-pub(super) fn restrict(programs: bool, broker: Option<i32>) -> Result<(), Error> {
+/// From now on no others. `programs` is whether it starts any, `by_name` whether it opens files itself, `broker` over which
+/// descriptor it has files opened.
+pub(super) fn restrict(programs: bool, by_name: bool, broker: Option<i32>) -> Result<(), Error> {
     // All of them decide, and the strictest counts: the first lets clone3 pass, which the second does not have.
     let refused = SeccompAction::Errno(errno(EPERM));
     let filters = [
         filter(deadly(), SeccompAction::Allow, SeccompAction::KillProcess),
         // Its flags lie in memory, where no filter looks; libraries go on with clone.
         filter(unknown(), SeccompAction::Allow, SeccompAction::Errno(errno(ENOSYS))),
-        allowed(programs, broker).and_then(|rules| filter(rules, refused, SeccompAction::Allow)),
+        allowed(programs, by_name, broker).and_then(|rules| filter(rules, refused, SeccompAction::Allow)),
     ];
     for filter in filters {
         let filter = filter.map_err(|error| Error::new("seccomp", error))?;
@@ -270,7 +285,7 @@ fn filter(
     SeccompFilter::new(rules, otherwise, then, TargetArch::x86_64)?.try_into()
 }
 
-fn allowed(programs: bool, broker: Option<i32>) -> Result<Rules, seccompiler::BackendError> {
+fn allowed(programs: bool, by_name: bool, broker: Option<i32>) -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // Another filter's.
     rules.extend(unknown());
@@ -343,6 +358,9 @@ fn allowed(programs: bool, broker: Option<i32>) -> Result<Rules, seccompiler::Ba
         when(libc::SYS_socketpair, vec![vec![equal(0, bits(libc::AF_UNIX))?]])?;
         rules.extend(OF_PROGRAMS.iter().map(|call| (*call, Vec::new())));
     }
+    if !by_name {
+        BY_NAME.iter().for_each(|call| drop(rules.remove(call)));
+    }
     Ok(rules)
 }
 
@@ -361,11 +379,12 @@ mod tests {
     #[test]
     fn the_filters_can_be_made_and_no_call_is_in_two_lists() {
         for programs in [false, true] {
-            let rules = allowed(programs, None).unwrap();
+            let rules = allowed(programs, programs, None).unwrap();
             for call in DEADLY {
                 assert!(!rules.contains_key(call), "system call {call}");
             }
             assert_eq!(rules.contains_key(&libc::SYS_execve), programs);
+            assert!(BY_NAME.iter().all(|call| rules.contains_key(call) == programs));
             let refused = [libc::SYS_socket, libc::SYS_sendmsg, libc::SYS_memfd_create, libc::SYS_shmget];
             for refused in refused.into_iter().chain([libc::SYS_setsid, libc::SYS_truncate]) {
                 assert!(!rules.contains_key(&refused), "system call {refused}");
