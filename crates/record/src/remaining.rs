@@ -62,8 +62,11 @@ impl Remaining {
     /// # Errors
     /// The same error, if there is no going on without them.
     pub fn leave_out(&mut self, error: Error) -> Result<Vec<String>, Error> {
-        if xweave_interrupt::pending() {
-            return Err(Error::Interrupted { woven: false });
+        match error {
+            Error::Interrupted { .. } => return Err(error),
+            // That came of it.
+            _ if xweave_interrupt::pending() => return Err(Error::Interrupted { woven: false }),
+            _ => {}
         }
         let about = error.of_domains();
         let is_about = |spec: &DomainSpec| about.iter().any(|of| of.of_domain() == Some(&spec.name));
