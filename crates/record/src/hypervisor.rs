@@ -75,7 +75,7 @@ pub(crate) fn import(
     postcard::from_bytes(&answer.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
 }
 
-/// Makes a file of xentrace part of a trace, for [`import`]: what that is answered, in bytes. The process has given up what it
+/// Makes a file of xentrace part of a trace, for the process that records: what that is answered, in bytes. The process has given up what it
 /// does not need.
 ///
 /// # Errors
