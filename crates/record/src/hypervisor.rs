@@ -75,8 +75,8 @@ pub(crate) fn import(
     postcard::from_bytes(&answer.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
 }
 
-/// Makes a file of xentrace part of a trace, for the process that records: what that is answered, in bytes. The process has given up what it
-/// does not need.
+/// Adds a file of xentrace to a trace, in a process that has given up what it does not need for that. Returns the answer for the
+/// process that records, in bytes.
 ///
 /// # Errors
 /// Why it is not part of it: the trace is as it was.
