@@ -6,8 +6,10 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
+    mem,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::LazyLock,
     thread,
     time::{Duration, Instant},
@@ -72,8 +74,11 @@ pub struct Recording {
     dir: tempfile::TempDir,
     child: Child,
     begun: Instant,
+    /// Domains, each of which may be hostile.
+    domains: u64,
     /// The most memory that the controller had, in bytes.
     peak: u64,
+    status: Option<ExitStatus>,
 }
 
 /// How a recording ended.
@@ -82,9 +87,17 @@ pub struct Ended {
     pub status: Option<i32>,
     /// What it printed: standard output and standard error.
     pub output: String,
+    /// The most memory that the controller had, in bytes.
     pub peak: u64,
     pub took: Duration,
 }
+
+/// Memory of the controller for itself, and for each domain (SECURITY.md), in bytes.
+const OWN_MEMORY: u64 = 128 << 20;
+const DOMAIN_MEMORY: u64 = 384 << 20;
+
+/// Memory of a process that reads what a domain sent, at most (docs/confinement.md), in bytes.
+const READER_MEMORY: u64 = 1 << 30;
 
 pub const ASPECT: &str = "execution(take_item, give_item) { STORE_DATA1(item->length); }";
 
@@ -99,6 +112,7 @@ pub fn record_with(domains: Vec<Domain>, arguments: &str, cache: &Path) -> Recor
     let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
     command.args(["record", "-e", ASPECT, "-o"]).arg(dir.path().join("trace"));
     command.args(arguments.split_whitespace());
+    let count = domains.len() as u64;
     for domain in domains {
         let Domain { name, facts, btf, records, mut script } = domain;
         let (to_agent, from_agent) =
@@ -111,21 +125,21 @@ pub fn record_with(domains: Vec<Domain>, arguments: &str, cache: &Path) -> Recor
             from_agent.display(),
             to_agent.display()
         ));
+        // Again and again: where a domain is left out, the others are reached anew.
         thread::spawn(move || {
-            let (Ok(input), Ok(output)) =
+            while let (Ok(input), Ok(output)) =
                 (File::open(&to_agent), File::options().write(true).open(&from_agent))
-            else {
-                return;
-            };
-            // That the controller cuts it off is what is tested.
-            let _ = agent::serve(input, output, facts, btf, records, &mut *script);
+            {
+                // That the controller cuts it off is what is tested.
+                let _ = agent::serve(input, output, facts.clone(), btf.clone(), records, &mut *script);
+            }
         });
     }
     let log = File::create(dir.path().join("log")).unwrap();
     command.env("XWEAVE_CACHE", dir.path().join(cache)).current_dir(dir.path());
     command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
     let child = command.spawn().unwrap();
-    Recording { dir, child, begun: Instant::now(), peak: 0 }
+    Recording { dir, child, begun: Instant::now(), domains: count, peak: 0, status: None }
 }
 
 impl Recording {
@@ -138,7 +152,32 @@ impl Recording {
         let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kilobytes = kilobytes.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         self.peak = self.peak.max(kilobytes.unwrap_or(0) << 10);
-        self.child.try_wait().unwrap().is_some()
+        self.reap(libc::WNOHANG);
+        self.status.is_some()
+    }
+
+    /// Takes note of its end, and asserts that it and its processes kept to their memory.
+    fn reap(&mut self, options: i32) {
+        if self.status.is_some() {
+            return;
+        }
+        let id = libc::pid_t::try_from(self.child.id()).unwrap();
+        let mut status = 0;
+        // SAFETY: both are written, and zeros are a value of the structure of integers.
+        let (waited, usage) = unsafe {
+            let mut usage: libc::rusage = mem::zeroed();
+            (libc::wait4(id, &raw mut status, options, &raw mut usage), usage)
+        };
+        if waited != id {
+            return;
+        }
+        self.status = Some(ExitStatus::from_raw(status));
+        // Of itself and of what it waited for.
+        let largest = u64::try_from(usage.ru_maxrss).unwrap() << 10;
+        let (peak, domains) = (self.peak, self.domains);
+        println!("at most {} MiB in the controller, {} MiB in one process", peak >> 20, largest >> 20);
+        assert!(peak < OWN_MEMORY + domains * DOMAIN_MEMORY, "{domains} domains: {} MiB", peak >> 20);
+        assert!(largest < peak.max(READER_MEMORY), "a process of it: {} MiB", largest >> 20);
     }
 
     /// Waits until it has said this.
@@ -172,12 +211,12 @@ impl Recording {
         while !self.is_over() {
             if asked.elapsed() > limit {
                 let _ = self.child.kill();
-                let _ = self.child.wait();
+                self.reap(0);
                 panic!("it had not ended after {limit:?}:\n{}", self.output());
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let status = self.child.wait().unwrap().code();
+        let status = self.status.and_then(|status| status.code());
         let output = self.output();
         Ended { status, output, peak: self.peak, took: self.begun.elapsed(), dir: self.dir }
     }
@@ -196,12 +235,9 @@ impl Ended {
         }
     }
 
-    /// Asserts that its memory stayed within what one hostile domain may use (SECURITY.md), and the program's own.
+    /// Asserts that its memory stayed within what one hostile domain may use, and the program's own.
     pub fn within_budget(&self) {
-        const OWN: u64 = 128 << 20;
-        const DOMAIN: u64 = 384 << 20;
-        println!("at most {} MiB of memory", self.peak >> 20);
-        assert!(self.peak > 0 && self.peak < OWN + DOMAIN, "{} MiB", self.peak >> 20);
+        assert!(self.peak > 0 && self.peak < OWN_MEMORY + DOMAIN_MEMORY, "{} MiB", self.peak >> 20);
     }
 
     /// How many records of a domain the trace has. What another sent may be such that its files are not read.

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use xweave_synthetic::agent::{Voice, answering};
-use xweave_wire::event::Kind;
-use xweave_wire::message::{
-    Event, Failure, FailureKind, LeftOut, Loss, Reply, Request, SiteLoss, SkippedSite, Woven,
+use xweave_synthetic::agent::{Done, Moment, Voice, answering, by};
+use xweave_wire::{
+    event::Kind,
+    frame, limits,
+    message::{
+        DomainInfo, Event, Failure, FailureKind, FromAgent, LeftOut, Loss, Reply, Request, SiteLoss,
+        SkippedSite, Woven,
+    },
 };
 
 use crate::stage::{Domain, record};
@@ -89,4 +93,44 @@ fn very_many_short_messages_take_no_more_than_their_budget() {
     let ended = recording.end_within(Duration::from_secs(2));
     ended.said(130, &["interrupted"]);
     assert!(ended.peak < 100 << 20, "{} MiB", ended.peak >> 20);
+}
+
+/// Answers with a list of empty items, as long as a frame may be at that moment.
+fn swelling(at: fn(&Request) -> bool, answer: Reply, length: u32) -> Domain {
+    let mut prefix = Vec::new();
+    frame::write_message(&mut prefix, &FromAgent::Reply(answer)).unwrap();
+    // Length of the frame, message and kind; then what an empty list of it says.
+    let kind = prefix[4..6].to_vec();
+    let script = by(move |moment, voice: &mut Voice| match moment {
+        Moment::Asked(request) if at(request) => {
+            // A list of 2^28 - 1 items, of which as many follow as there is room for.
+            let mut body = [&kind[..], &[0xff, 0xff, 0xff, 0x7f]].concat();
+            body.resize(length as usize, 0);
+            voice.raw(&length.to_le_bytes())?;
+            voice.raw(&body)?;
+            Ok(Done::All)
+        }
+        _ => Ok(Done::Nothing),
+    });
+    Domain::new("vm", script)
+}
+
+#[test]
+fn four_guests_whose_answers_would_become_far_larger_cost_less_than_one_may() {
+    let types: fn(&Request) -> bool = |request| matches!(request, Request::Btf(_));
+    let plan: fn(&Request) -> bool = |request| matches!(request, Request::Weave(_));
+    let guests = [
+        swelling(types, Reply::Vms(Vec::new()), limits::LARGE_FRAME),
+        swelling(types, Reply::Symbols(Vec::new()), limits::LARGE_FRAME),
+        swelling(plan, Reply::Woven(Woven::default()), limits::WOVEN_FRAME),
+        swelling(plan, Reply::Loss(Loss::default()), limits::WOVEN_FRAME),
+    ];
+    let mut domains = vec![Domain::honest("host"), Domain::honest("vm0")];
+    domains.extend(["vm1", "vm2", "vm3", "vm4"].into_iter().zip(guests).map(|(name, guest)| {
+        let facts = DomainInfo { boot_id: format!("boot of {name}"), ..guest.facts };
+        Domain { name, facts, ..guest }
+    }));
+    let ended = record(domains, "--duration 1s").end_within(PATIENCE);
+    ended.said(1, &["vm1", "vm2", "vm3", "vm4", "10000 records of host, vm0"]);
+    ended.within_budget();
 }
