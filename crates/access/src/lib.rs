@@ -62,7 +62,7 @@ pub use index::Index;
 pub use query::{Query, in_file};
 pub use question::question;
 pub use site::{Binding, Coverage, InlinedCalls, Place, Site, Unresolved};
-pub use source::{IndexCache, Keep, Source};
+pub use source::{IndexCache, Keep, Source, index_kernel_file};
 pub use xweave_code::Register;
 
 pub use unknown::{Named, Unanswerable, UnknownName, unknown_names};

@@ -97,6 +97,47 @@ struct Made {
     debug: bool,
 }
 
+impl Made {
+    /// Of an image; `base` is that of the kernel which its types build on, `btf_only` leaves debug information aside.
+    fn of(image: &Image, base: Option<&Image>, btf_only: bool, tell: Tell<'_>) -> Result<Self, Error> {
+        let mut types = match (image.btf(), base) {
+            (Some(module), Some(base)) => {
+                let mut kernel = Kernel::new(base.what(), base.btf().unwrap_or_default())?;
+                let name = image.functions().iter().find_map(|function| function.module.as_deref());
+                kernel.add_module(name.unwrap_or_default(), module)?;
+                KernelTypes::new(&kernel)
+            }
+            (Some(btf), None) => KernelTypes::new(&Kernel::new(image.what(), btf)?),
+            (None, _) => KernelTypes::default(),
+        };
+        let wanted = !btf_only && image.debug_section(".debug_info").is_some();
+        let debug = match wanted {
+            true => Some(dwarf::read(image.what(), |name| image.debug_section(name), &mut types.types)?),
+            false => None,
+        };
+        if image.btf().is_none() && debug.is_none() {
+            return Err(Error::Untyped { what: image.what().to_owned() });
+        }
+        let id = |image: &Image| image.build_id().map(hex);
+        let all: Option<Vec<_>> = base.into_iter().chain([image]).map(id).collect();
+        let by_types = base.zip(image.btf()).and_then(|(base, btf)| {
+            let types = hex(&Sha256::digest(btf));
+            Some(vec![id(base)?, types])
+        });
+        let ids = all.into_iter().chain(by_types).collect();
+        Ok(Self { index: Index::telling(image, &types, debug.as_ref(), tell), ids, debug: debug.is_some() })
+    }
+}
+
+/// The index of a kernel's file that is open, which messages call `what`; `tell` is told how far that has come.
+///
+/// # Errors
+///
+/// When it cannot be read, or nothing is known of its types.
+pub fn index_kernel_file(what: &str, file: &File, tell: Tell<'_>) -> Result<Index, Error> {
+    Made::of(&Image::from_file(what, file)?, None, false, tell).map(|made| made.index)
+}
+
 /// Where an index is kept, and who may use it.
 #[derive(Clone, Copy, Debug)]
 pub enum Keep<'a> {
@@ -167,16 +208,7 @@ impl Source {
     ///
     /// When the program cannot be read, or nothing is known of its types.
     pub fn make(&self) -> Result<Index, Error> {
-        self.make_telling(&|_, _| {})
-    }
-
-    /// The same; `tell` is told how far that has come.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Source::make`].
-    pub fn make_telling(&self, tell: Tell<'_>) -> Result<Index, Error> {
-        self.made(tell).map(|made| made.index)
+        self.made(&|_, _| {}).map(|made| made.index)
     }
 
     fn made(&self, tell: Tell<'_>) -> Result<Made, Error> {
@@ -191,32 +223,7 @@ impl Source {
         };
         let image = Image::open(file)?;
         let base = self.base.as_deref().map(Image::open).transpose()?;
-        let mut types = match (image.btf(), &base) {
-            (Some(module), Some(base)) => {
-                let mut kernel = Kernel::new(base.what(), base.btf().unwrap_or_default())?;
-                let name = image.functions().iter().find_map(|function| function.module.as_deref());
-                kernel.add_module(name.unwrap_or_default(), module)?;
-                KernelTypes::new(&kernel)
-            }
-            (Some(btf), None) => KernelTypes::new(&Kernel::new(image.what(), btf)?),
-            (None, _) => KernelTypes::default(),
-        };
-        let wanted = !self.btf_only && image.debug_section(".debug_info").is_some();
-        let debug = match wanted {
-            true => Some(dwarf::read(image.what(), |name| image.debug_section(name), &mut types.types)?),
-            false => None,
-        };
-        if image.btf().is_none() && debug.is_none() {
-            return Err(Error::Untyped { what: image.what().to_owned() });
-        }
-        let id = |image: &Image| image.build_id().map(hex);
-        let all: Option<Vec<_>> = base.iter().chain([&image]).map(id).collect();
-        let by_types = base.as_ref().zip(image.btf()).and_then(|(base, btf)| {
-            let types = hex(&Sha256::digest(btf));
-            Some(vec![id(base)?, types])
-        });
-        let ids = all.into_iter().chain(by_types).collect();
-        Ok(Made { index: Index::telling(&image, &types, debug.as_ref(), tell), ids, debug: debug.is_some() })
+        Made::of(&image, base.as_ref(), self.btf_only, tell)
     }
 
     /// The build IDs, if they can be told at once.

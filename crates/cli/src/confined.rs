@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             io::stdout().write_all(&answer).map_err(fell_short)?;
         }
         Work::Index { file, to, meter } => {
-            xweave_record::confined::index(file.clone(), *to, *meter).map_err(fell_short)?;
+            xweave_record::confined::index(file, *to, *meter).map_err(fell_short)?;
         }
     }
     Ok(ExitCode::SUCCESS)

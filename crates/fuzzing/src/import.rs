@@ -37,9 +37,14 @@ impl Sink for CheckedSink {
     }
 }
 
+/// The files that an input consists of. The second is empty if there is one only.
+pub fn split_files(input: &[u8]) -> [&[u8]; 2] {
+    split_parts(input)
+}
+
 /// Runs the target.
 pub fn run(input: &[u8]) {
-    let [one, other] = split_parts(input);
+    let [one, other] = split_files(input);
     let mut files = vec![(PathBuf::from("one"), Input::of(one.to_vec()))];
     if !other.is_empty() {
         files.push((PathBuf::from("other"), Input::of(other.to_vec())));

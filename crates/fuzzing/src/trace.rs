@@ -16,13 +16,7 @@ const FREE_ROWS: usize = 2 << 20;
 
 thread_local! {
     /// The trace directory that this thread's inputs are written to.
-    static FOLDER: TempDir = {
-        let folder = create_folder();
-        for name in ["records", "events"] {
-            std::fs::create_dir(folder.path().join(name)).expect("a writable temporary folder");
-        }
-        folder
-    };
+    static FOLDER: TempDir = create_folder();
 }
 
 /// Creates a folder where `TMPDIR` says (`scripts/fuzz` deletes that one), or in memory if possible: ext4 writes a file to
@@ -34,18 +28,28 @@ fn create_folder() -> TempDir {
 
 /// Runs the target. The reader catches panics of the Parquet library: these are no failures.
 pub fn run(input: &[u8]) {
-    FOLDER.with(|folder| check_trace(folder.path(), split_parts(input)));
+    FOLDER.with(|folder| {
+        write_files(folder.path(), input);
+        check_trace(folder.path(), split_parts(input));
+    });
 }
 
-fn check_trace(folder: &Path, [manifest, sites, records, events]: [&[u8]; 4]) {
+/// Writes the files that an input consists of, into the folder of a trace. Panics if they cannot be written.
+pub fn write_files(folder: &Path, input: &[u8]) {
+    let [manifest, sites, records, events] = split_parts(input);
     for (name, bytes) in [
         ("trace.json", manifest),
         ("sites.parquet", sites),
         ("records/0.parquet", records),
         ("events/0-1.parquet", events),
     ] {
-        std::fs::write(folder.join(name), bytes).expect("a writable temporary folder");
+        let file = folder.join(name);
+        file.parent().map(std::fs::create_dir_all).transpose().expect("a writable folder");
+        std::fs::write(file, bytes).expect("a writable folder");
     }
+}
+
+fn check_trace(folder: &Path, [_, _, records, events]: [&[u8]; 4]) {
     let trace = match Trace::open(folder) {
         Ok(trace) => trace,
         Err(error) => return check_text(&error.to_string()),

@@ -251,7 +251,42 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+
+    #[test]
+    fn an_error_names_the_one_guest_that_it_is_of() {
+        let name = || "vm2".to_owned();
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        for error in [
+            MergeError::NoProcess(name()),
+            MergeError::NotAllowed { name: name(), pid: 7 },
+            MergeError::Mappings { name: name(), pid: 7 },
+            MergeError::Barred { name: name(), why: Why::Pinned },
+            MergeError::Mark(name(), WayError::None),
+            MergeError::Nodes(name(), denied()),
+            MergeError::Look(LookError::Ended { name: name(), pid: 7 }),
+        ] {
+            assert_eq!(error.of_guest(), Some("vm2"), "{error}");
+        }
+        for error in [
+            MergeError::Slots(SlotsError::Read(denied())),
+            MergeError::Look(LookError::Look(denied())),
+            MergeError::Ksm("KSM is off".to_owned()),
+        ] {
+            assert_eq!(error.of_guest(), None, "{error}");
+        }
+    }
+
+    #[test]
+    fn of_three_guests_the_one_without_a_process_is_named() {
+        let guest = |name: &str| Guest { name: name.to_owned(), ..Guest::default() };
+        let guests = ["vm1", "vm2", "vm3"].map(guest).to_vec();
+        let asked = Asked { guests, pids: vec![Some(1), None, Some(3)], ..Asked::default() };
+        let error = merge(&asked, &Host::default(), None, || false).unwrap_err();
+        assert!(matches!(&error, MergeError::NoProcess(name) if name == "vm2"), "{error}");
+    }
 
     #[test]
     fn what_comes_while_guests_read_is_waited_for_until_it_is_worth_it_or_hardly_any_more_comes() {

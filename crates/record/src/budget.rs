@@ -125,6 +125,14 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_has_the_budget_that_security_md_gives() {
+        let Budget { queued, waiting, rate, disk } = Budget::default();
+        assert_eq!((queued, waiting, rate), (8 << 20, 256 << 20, Some(32 << 20)));
+        // How large the trace may become is for whoever begins it to say.
+        assert_eq!(disk, u64::MAX);
+    }
+
+    #[test]
     fn who_has_no_room_waits_until_there_is_some() {
         let credit = credit(10, None);
         credit.take(100).unwrap();

@@ -74,4 +74,23 @@ mod tests {
         }
         assert_eq!(told.take(batch()).unwrap_err(), Violation::Cached);
     }
+
+    /// So many of something.
+    type Of = fn(usize) -> Vec<CachedFile>;
+
+    #[test]
+    fn one_more_than_may_be_of_anything_is_refused() {
+        let all: [(&str, usize, Of); 5] = [
+            ("files", MOST.files, |files| vec![file("", &[]); files]),
+            ("paths", MOST.paths, |bytes| vec![file(&"p".repeat(bytes), &[])]),
+            ("runs", MOST.runs, |runs| vec![file("", &vec![(0, 1); runs])]),
+            ("hashes", MOST.contents, |pages| vec![CachedFile { contents: vec![0; pages], ..file("", &[]) }]),
+            ("frames", MOST.frames, |pages| vec![CachedFile { frames: vec![0; pages], ..file("", &[]) }]),
+        ];
+        for (what, most, of) in all {
+            let mut told = CachedFiles::default();
+            assert_eq!(told.take(of(most)), Ok(()), "{what}");
+            assert_eq!(told.take(of(1)), Err(Violation::Cached), "{what}");
+        }
+    }
 }

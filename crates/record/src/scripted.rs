@@ -7,7 +7,7 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
     sync::Mutex,
-    thread,
+    thread::{self, JoinHandle},
     time::Instant,
 };
 
@@ -45,6 +45,43 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(name: &'static str, records: u64, script: impl Script + Send + 'static) -> Self {
         Self { name, records, script: Box::new(script) }
+    }
+}
+
+/// Agents that wait to be reached, and those that were.
+pub(crate) struct Agents {
+    waiting: Mutex<Vec<Agent>>,
+    running: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Agents {
+    pub(crate) fn new(waiting: Vec<Agent>) -> Self {
+        Self { waiting: Mutex::new(waiting), running: Mutex::default() }
+    }
+
+    /// Has an agent of that domain serve. Gives the other end of its connection.
+    pub(crate) fn reach(&self, spec: &DomainSpec) -> io::Result<UnixStream> {
+        let mut waiting = self.waiting.lock().unwrap();
+        let place = waiting.iter().position(|agent| agent.name == spec.name);
+        let mut agent = waiting.swap_remove(place.ok_or(io::ErrorKind::NotFound)?);
+        let (ours, mut theirs) = UnixStream::pair()?;
+        let (input, output) = (theirs.try_clone()?, theirs.try_clone()?);
+        self.running.lock().unwrap().push(thread::spawn(move || {
+            let facts = DomainInfo { boot_id: format!("boot of {}", agent.name), ..agent::facts("6.12.0") };
+            // That the controller cuts it off may be what is tested.
+            let _ = agent::serve(input, output, facts, Vec::new(), agent.records, &mut *agent.script);
+            // One that leaves hangs up; a close with requests unread would be an error instead of an end.
+            let _ = theirs.shutdown(Shutdown::Write);
+            let _ = io::copy(&mut theirs, &mut io::sink());
+        }));
+        Ok(ours)
+    }
+
+    /// Waits until each that was reached has seen the end of its connection.
+    pub(crate) fn join(self) {
+        for agent in self.running.into_inner().unwrap() {
+            agent.join().unwrap();
+        }
     }
 }
 
@@ -98,31 +135,13 @@ pub(crate) fn record_over(
     connect: &(dyn Fn(UnixStream) -> io::Result<Stream> + Sync),
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> (Result<Outcome, Error>, Instant) {
-    let agents = Mutex::new(agents);
-    let running = Mutex::new(Vec::new());
-    let open = |spec: &DomainSpec| {
-        let mut agents = agents.lock().unwrap();
-        let place = agents.iter().position(|agent| agent.name == spec.name);
-        let mut agent = agents.swap_remove(place.ok_or(io::ErrorKind::NotFound)?);
-        let (ours, mut theirs) = UnixStream::pair()?;
-        let (input, output) = (theirs.try_clone()?, theirs.try_clone()?);
-        running.lock().unwrap().push(thread::spawn(move || {
-            let facts = DomainInfo { boot_id: format!("boot of {}", agent.name), ..agent::facts("6.12.0") };
-            // That the controller cuts it off may be what is tested.
-            let _ = agent::serve(input, output, facts, Vec::new(), agent.records, &mut *agent.script);
-            // One that leaves hangs up; a close with requests unread would be an error instead of an end.
-            let _ = theirs.shutdown(Shutdown::Write);
-            let _ = io::copy(&mut theirs, &mut io::sink());
-        }));
-        connect(ours)
-    };
+    let agents = Agents::new(agents);
+    let open = |spec: &DomainSpec| connect(agents.reach(spec)?);
     let import = &import_here;
     let means = Means { open: &open, deploy: &|capture, _, _, _| plans(capture), import, pace };
     let outcome = record_by(options, &means, progress);
     let over = Instant::now();
-    for agent in running.into_inner().unwrap() {
-        agent.join().unwrap();
-    }
+    agents.join();
     (outcome, over)
 }
 

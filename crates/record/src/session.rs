@@ -334,7 +334,7 @@ impl Session {
         Ok(Taken::Nothing)
     }
 
-    /// Progress must be progress: a domain cannot keep everybody waiting by telling the same for ever.
+    /// Progress is within the plan, and gives no more time: a domain keeps nobody waiting by telling the same again and again.
     fn take_weaving(&mut self, done: u32, total: u32) -> Result<Taken, Violation> {
         if !self.owes_answer_to(Question::Weave) && !self.owes_answer_to(Question::Stop) {
             return Err(Violation::NotWeaving);
@@ -527,13 +527,22 @@ mod tests {
         silent.check_deadlines(begun + 21 * second);
         assert_eq!(silent.lost(), Some("no answer within 20 seconds"));
 
-        // Each hook of a plan has a second: two sites, which may be attached twice, and two probes of events.
-        for (request, patience, told) in [
-            (Request::DomainInfo, 120, "no answer within 120 seconds (DomainInfo)"),
-            (Request::Weave(Box::new(scripted::plan(2))), 126, "no answer within 126 seconds (Weave)"),
+        // Each hook of a plan has a second: two sites, which may be attached twice, and two probes of events. They
+        // have it again when they are detached.
+        let weave = || Request::Weave(Box::new(scripted::plan(2)));
+        for (before, request, patience, told) in [
+            (None, Request::DomainInfo, 120, "no answer within 120 seconds (DomainInfo)"),
+            (None, weave(), 126, "no answer within 126 seconds (Weave)"),
+            (None, Request::Stop, 120, "no answer within 120 seconds (Stop)"),
+            (Some(weave()), Request::Stop, 126, "no answer within 126 seconds (Stop)"),
         ] {
             let (mut slow, _incoming, _agent) = session(Budget::default());
             slow.take(Incoming::Hello);
+            if let Some(before) = before {
+                slow.ask(before);
+                // As if it had been answered.
+                slow.asked.clear();
+            }
             let begun = Instant::now();
             slow.ask(request);
             slow.check_deadlines(begun + (patience - 1) * second);
@@ -542,6 +551,42 @@ mod tests {
             assert_eq!(slow.lost(), Some(told));
             assert!(!slow.owes(), "nothing is waited for any more");
         }
+    }
+
+    #[test]
+    fn progress_is_within_the_plan_and_gives_no_more_time() {
+        let weaving = |done, total| {
+            let message = Box::new(FromAgent::Event(Event::Weaving { done, total }));
+            Incoming::Message { message, received_tsc: 0, bytes: 0 }
+        };
+        let weave = || Request::Weave(Box::new(scripted::plan(2)));
+        let (mut early, _incoming, _agent) = session(Budget::default());
+        early.take(Incoming::Hello);
+        early.take(weaving(0, 6));
+        let told = "cut off: it tells how far weaving has come, and was not asked to weave";
+        assert_eq!(early.lost(), Some(told));
+
+        // The plan has 6 hooks.
+        for (done, total) in [(0, 7), (4, 3)] {
+            let (mut liar, _incoming, _agent) = session(Budget::default());
+            liar.take(Incoming::Hello);
+            liar.ask(weave());
+            liar.take(weaving(done, total));
+            let told = format!("cut off: it tells that {done} of {total} hooks are attached; its plan has 6");
+            assert_eq!(liar.lost(), Some(told.as_str()));
+        }
+
+        let (mut slow, _incoming, _agent) = session(Budget::default());
+        slow.take(Incoming::Hello);
+        let begun = Instant::now();
+        slow.ask(weave());
+        // Less than before may be told, and is not shown.
+        for (told, shown) in [(2, 2), (2, 2), (1, 2), (5, 5), (0, 5)] {
+            let taken = slow.take(weaving(told, 6));
+            assert!(matches!(taken, Taken::Weaving { done, total: 6 } if done == shown), "{told}");
+        }
+        slow.check_deadlines(begun + Duration::from_secs(127));
+        assert_eq!(slow.lost(), Some("no answer within 126 seconds (Weave)"));
     }
 
     #[test]

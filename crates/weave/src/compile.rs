@@ -95,7 +95,7 @@ impl Compiler {
 
     /// What objects of these files are kept under: the hash of all that the compiler sees.
     pub fn key(&self, files: &Files<'_>) -> String {
-        key(files, &self.version)
+        key(files, &self.version, &ARGUMENTS)
     }
 
     /// Compiles these files, or takes what came of them before.
@@ -209,14 +209,14 @@ fn make(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<(bool, String)
     Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-fn key(files: &Files<'_>, version: &[u8]) -> String {
+fn key(files: &Files<'_>, version: &[u8], arguments: &[&str]) -> String {
     let mut hash = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hash.update(bytes.len().to_le_bytes());
         hash.update(bytes);
     };
     add(version);
-    ARGUMENTS.iter().for_each(|argument| add(argument.as_bytes()));
+    arguments.iter().for_each(|argument| add(argument.as_bytes()));
     for (name, text) in files {
         add(name.as_bytes());
         add(text.as_bytes());
@@ -391,5 +391,45 @@ impl Messages<'_> {
             })
         })?;
         Some(program.points[0].at.parameters())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(files: &[(&str, &str)], version: &str, arguments: &[&str]) -> String {
+        let files: Files<'_> = files.iter().map(|(name, text)| ((*name).to_owned(), *text)).collect();
+        key(&files, version.as_bytes(), arguments)
+    }
+
+    #[test]
+    fn an_object_is_found_for_all_that_the_compiler_saw_alone() {
+        let (files, version, arguments) = ([("a.c", "int x;"), ("b.h", "")], "clang 19", ["-O2", "-g"]);
+        let own = of(&files, version, &arguments);
+        assert_eq!(own, of(&files, version, &arguments));
+        for (what, other) in [
+            ("another text", of(&[("a.c", "int y;"), ("b.h", "")], version, &arguments)),
+            ("another name", of(&[("c.c", "int x;"), ("b.h", "")], version, &arguments)),
+            ("another order", of(&[("b.h", ""), ("a.c", "int x;")], version, &arguments)),
+            ("another file's text", of(&[("a.c", ""), ("b.h", "int x;")], version, &arguments)),
+            ("a name that ends earlier", of(&[("a.", "cint x;"), ("b.h", "")], version, &arguments)),
+            ("a text that ends later", of(&[("a.c", "int x;b.h")], version, &arguments)),
+            ("another compiler", of(&files, "clang 18", &arguments)),
+            ("other arguments", of(&files, version, &["-O1", "-g"])),
+            ("fewer arguments", of(&files, version, &["-O2"])),
+            ("arguments in one", of(&files, version, &["-O2-g"])),
+        ] {
+            assert_ne!(other, own, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_compiler_keeps_objects_under_its_version_and_its_arguments() {
+        let files = vec![("a.c".to_owned(), "int x;")];
+        let compiler = |version: &str| Compiler { clang: "clang".into(), version: version.into() };
+        assert_eq!(compiler("clang 19").key(&files), key(&files, b"clang 19", &ARGUMENTS));
+        assert_ne!(compiler("clang 19").key(&files), compiler("clang 18").key(&files));
+        assert_ne!(compiler("clang 19").key(&files), key(&files, b"clang 19", &ARGUMENTS[1..]));
     }
 }

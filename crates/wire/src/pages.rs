@@ -152,3 +152,33 @@ impl CachedFile {
         self.runs.iter().map(|run| u64::from(run.pages)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of SECURITY.md.
+    #[test]
+    fn a_guest_names_no_more_than_security_md_says() {
+        assert_eq!((MOST.files, MOST.paths, MOST.runs), (131_072, 16 << 20, 1_048_576));
+        assert_eq!((MOST.contents, MOST.frames), (8_388_608, 8_388_608));
+    }
+
+    #[test]
+    fn no_part_of_an_amount_may_be_more_than_there() {
+        let most = Amount { files: 1, paths: 2, runs: 3, contents: 4, frames: 5 };
+        assert!(most.is_within(most) && Amount::default().is_within(most));
+        let one_more: [fn(&mut Amount); 5] = [
+            |of| of.files += 1,
+            |of| of.paths += 1,
+            |of| of.runs += 1,
+            |of| of.contents += 1,
+            |of| of.frames += 1,
+        ];
+        for more in one_more {
+            let mut of = most;
+            more(&mut of);
+            assert!(!of.is_within(most), "{of:?}");
+        }
+    }
+}

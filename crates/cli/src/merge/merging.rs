@@ -140,7 +140,7 @@ fn follow(reserve: Option<&Reserve>) -> Result<Option<reserve::State>, String> {
     state.map(Some).map_err(|error| error.to_string())
 }
 
-/// Does it with what guests have said; where one cannot be merged, without that one, which is told.
+/// Does it with what guests have said.
 fn once(
     args: &asking::Args,
     told: asking::Told,
@@ -148,16 +148,32 @@ fn once(
     mut pace: Option<&mut Pace>,
     left_out: &mut Vec<String>,
 ) -> Result<(Outcome, Vec<LookedAt>), Failure> {
-    let asking::Told { guests, pids, mut looked_at, .. } = told;
-    let mut asked = Asked { guests, pids, same_by: args.same_by(), allowed: allowed.clone() };
+    let asking::Told { guests, pids, looked_at, .. } = told;
+    let asked = Asked { guests, pids, same_by: args.same_by(), allowed: allowed.clone() };
+    without_unfit(
+        asked,
+        looked_at,
+        args.require,
+        |asked| Ok(merging::merge(asked, &super::host()?, pace.as_deref_mut(), xweave_interrupt::pending)),
+        left_out,
+    )
+}
+
+/// Merges; where one of the guests cannot be, without that one, which is told.
+fn without_unfit(
+    mut asked: Asked,
+    mut looked_at: Vec<LookedAt>,
+    require: bool,
+    mut merge: impl FnMut(&Asked) -> Result<Result<Outcome, MergeError>, Failure>,
+    left_out: &mut Vec<String>,
+) -> Result<(Outcome, Vec<LookedAt>), Failure> {
     loop {
-        let host = super::host()?;
-        let error = match merging::merge(&asked, &host, pace.as_deref_mut(), xweave_interrupt::pending) {
+        let error = match merge(&asked)? {
             Ok(outcome) => return Ok((outcome, looked_at)),
             Err(error) => error,
         };
         let of = error.of_guest().and_then(|name| asked.guests.iter().position(|of| of.name == name));
-        let goes_on = !args.require && asked.guests.len() > asking::FEWEST && !xweave_interrupt::pending();
+        let goes_on = !require && asked.guests.len() > asking::FEWEST && !xweave_interrupt::pending();
         let Some(of) = of.filter(|_| goes_on) else { return Err(failure(&error)) };
         let guest = asked.guests.remove(of);
         asked.pids.remove(of);
@@ -171,5 +187,68 @@ fn failure(error: &MergeError) -> Failure {
         _ if xweave_interrupt::pending() => Failure::Interrupted(error.to_string()),
         MergeError::NotAllowed { .. } => Failure::usage(error),
         _ => Failure::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xweave_merge::{Host, tree::Guest};
+
+    use super::*;
+
+    struct Came {
+        /// What was looked at of those that were merged: the number of the first guest is 1.
+        looked_at: Result<Vec<u64>, Failure>,
+        /// The guests with which it was tried.
+        tried: Vec<Vec<String>>,
+        told: Vec<String>,
+    }
+
+    /// Merges guests with these processes. One that has none cannot be.
+    fn merged(pids: &[Option<u32>], require: bool) -> Came {
+        let guest = |nth: usize| Guest { name: format!("vm{}", nth + 1), ..Guest::default() };
+        let guests = (0..pids.len()).map(guest).collect();
+        let asked = Asked { guests, pids: pids.to_vec(), ..Asked::default() };
+        let looked_at = (1..=pids.len() as u64).map(|files| LookedAt { files, ..LookedAt::default() });
+        let (mut tried, mut told) = (Vec::new(), Vec::new());
+        let came = without_unfit(
+            asked,
+            looked_at.collect(),
+            require,
+            |asked| {
+                tried.push(asked.guests.iter().map(|guest| guest.name.clone()).collect());
+                // That it has none is seen before the kernel is asked for anything.
+                match asked.pids.contains(&None) {
+                    true => Ok(merging::merge(asked, &Host::default(), None, || false)),
+                    false => Ok(Ok(Outcome::default())),
+                }
+            },
+            &mut told,
+        );
+        let looked_at = came.map(|(_, looked_at)| looked_at.iter().map(|looked| looked.files).collect());
+        Came { looked_at, tried, told }
+    }
+
+    const UNKNOWN: &str = "is not known: xweave merge doctor lists those that KVM shows";
+
+    #[test]
+    fn the_others_are_merged_without_a_guest_that_cannot_be() {
+        let Came { looked_at, tried, told } = merged(&[Some(1), None, Some(3)], false);
+        assert_eq!(looked_at.unwrap(), [1, 3]);
+        assert_eq!(tried, [vec!["vm1", "vm2", "vm3"], vec!["vm1", "vm3"]]);
+        assert_eq!(told, [format!("which process of this host runs vm2 {UNKNOWN}; vm2 is left out")]);
+    }
+
+    #[test]
+    fn a_required_guest_or_one_left_alone_merges_nothing() {
+        let three = merged(&[Some(1), None, Some(3)], true);
+        let message = three.looked_at.unwrap_err().message();
+        assert_eq!(message, format!("which process of this host runs vm2 {UNKNOWN}"));
+        assert_eq!((three.tried.len(), three.told.len()), (1, 0));
+
+        let one = merged(&[None, None, Some(3)], false);
+        let message = one.looked_at.unwrap_err().message();
+        assert_eq!(message, format!("which process of this host runs vm2 {UNKNOWN}"));
+        assert_eq!((one.tried.len(), one.told.len()), (2, 1));
     }
 }

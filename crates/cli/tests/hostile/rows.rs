@@ -4,7 +4,9 @@ use std::{fs, io, thread, time::Duration};
 
 use xweave_synthetic::agent::{Done, Moment, Voice, by, clock};
 use xweave_wire::{
-    message::{ClockSample, Event, Failure, FailureKind, Loss, ModuleInfo, Reply, Request, SiteLoss, Woven},
+    message::{
+        ClockSample, Disk, Event, Failure, FailureKind, Loss, ModuleInfo, Reply, Request, SiteLoss, Woven,
+    },
     record::{Kind, Record},
 };
 
@@ -49,6 +51,26 @@ fn a_path_is_no_identity() {
         ModuleInfo { name: "tun".into(), btf_sha256: "/../../../outside".into(), ..Default::default() };
     guest.facts.modules.push(module);
     beside_an_honest_host(guest, "--duration 1s").end_within(PATIENCE).said(1, &["domain vm1", "module"]);
+}
+
+#[test]
+fn no_text_of_a_guest_becomes_part_of_a_path() {
+    let mut guest = Domain::honest("vm1");
+    let up = || "../../../outside".to_owned();
+    let facts = &mut guest.facts;
+    (facts.hostname, facts.kernel) = (up(), format!("6.12.0/{}", up()));
+    (facts.boot_id, facts.vendor) = (up(), up());
+    facts.disks.push(Disk { name: up(), major: 254, minor: 0 });
+    let ended = beside_an_honest_host(guest, "--duration 1s").end_within(PATIENCE);
+    ended.wrote_nothing_else();
+    let of_trace = |folder: &str| {
+        let files = fs::read_dir(ended.path("trace").join(folder)).unwrap();
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert!(of_trace("records").iter().all(|name| !name.contains("outside")), "{:?}", of_trace("records"));
+    // It was taken for what it says, or refused: in neither case did it harm the host's part.
+    assert!(ended.output.contains("outside"), "{}", ended.output);
+    assert_eq!(ended.records("host"), if ended.status == Some(0) { 5000 } else { 0 });
 }
 
 #[test]

@@ -87,3 +87,35 @@ fn ctrl_c_ends_each_phase_at_once_and_leaves_nothing() {
         assert_eq!(world.run("host", &format!("{settings}; true")), before, "{name}");
     }
 }
+
+/// The agent of this machine, stopped as by a debugger, answers nothing any more.
+const STOP_AGENT: &str = "for process in /proc/[0-9]*; do
+    if grep -qz -- '--stdi[o]' $process/cmdline; then kill -STOP ${process#/proc/}; fi
+done";
+
+#[test]
+#[ignore = "minutes: make lab-test"]
+fn the_second_ctrl_c_ends_this_machines_stopped_agent_and_its_probes() {
+    let Some(world) = World::find("an agent that is stopped while recording is interrupted") else { return };
+    world.compile_here("host", &format!("{MANY} {DOMAINS}"));
+    let said = world.run(
+        "host",
+        &format!(
+            r#"rm -rf /tmp/cut; log=/tmp/cut.log
+            xweave record {MANY} {DOMAINS} -o /tmp/cut 2>$log >&2 & pid=$!
+            until grep -q 'xweave: recording' $log; do test -d /proc/$pid || exit 1; sleep 0.02; done
+            {STOP_AGENT}
+            kill -INT $pid; sleep 2; test -d /proc/$pid || echo ended at once
+            begun=$(date +%s%N); kill -INT $pid; wait $pid; ended=$(date +%s%N)
+            echo $(((ended - begun) / 1000000)); cat $log"#
+        ),
+    );
+    let (took, log) = said.split_once('\n').unwrap();
+    let took = Duration::from_millis(took.parse().unwrap_or_else(|_| panic!("{said}")));
+    println!("the second ended it after {took:?}");
+    assert!(took <= EMULATED * Duration::from_secs(1), "{took:?}: {log}");
+    world.until("host", "! grep -qz -- '--stdi[o]' /proc/[0-9]*/cmdline");
+    for domain in ["host", "vm1", "vm2"] {
+        assert_clean(&world, domain);
+    }
+}

@@ -1,9 +1,11 @@
 //! Small traces that say very much: what reads them takes no more memory than it may.
 
-use std::{fs, io, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use xweave_trace::{Domain, Manifest, Site, Writer};
 use xweave_wire::record::{Kind, Record};
+
+use crate::measured::run;
 
 /// Steps of the one flow.
 const STEPS: u64 = 2_000_000;
@@ -38,42 +40,6 @@ fn write(dir: &Path) -> u64 {
     files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
 }
 
-/// How a run of the program ended.
-struct Ran {
-    status: i32,
-    printed: String,
-    said: String,
-    /// The most memory that it, or a process of its, had at once, in bytes.
-    most: u64,
-}
-
-/// Runs the program, with so much memory at most, in bytes.
-fn run(folder: &Path, arguments: &str, memory: u64) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
-    command.args(arguments.split_whitespace()).current_dir(folder);
-    let (printed, said) = (folder.join("printed"), folder.join("said"));
-    command.stdout(fs::File::create(&printed).unwrap()).stderr(fs::File::create(&said).unwrap());
-    let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
-    // SAFETY: a system call on a structure of integers.
-    unsafe {
-        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        })
-    };
-    let id = libc::pid_t::try_from(command.spawn().unwrap().id()).unwrap();
-    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: both are written only, and zeros are a value of the structure of integers.
-    let (waited, usage) =
-        unsafe { (libc::wait4(id, &raw mut status, 0, usage.as_mut_ptr()), usage.assume_init()) };
-    assert_eq!(waited, id, "{}", io::Error::last_os_error());
-    let [printed, said] = [printed, said].map(|file| fs::read_to_string(file).unwrap());
-    assert!(libc::WIFEXITED(status), "{arguments}: {status:x}: {said}");
-    let most = u64::try_from(usage.ru_maxrss).unwrap() << 10;
-    println!("{arguments}: exit {}, at most {} MiB: {said}", libc::WEXITSTATUS(status), most >> 20);
-    Ran { status: libc::WEXITSTATUS(status), printed, said, most }
-}
-
 const COMMANDS: [&str; 5] = [
     "report trace -o /dev/stdout",
     "flows trace",
@@ -89,11 +55,12 @@ fn one_flow_of_very_many_steps_costs_no_more_than_its_steps() {
     assert!(length < 1 << 20, "the files have {length} bytes");
     for arguments in COMMANDS {
         let ran = run(folder.path(), arguments, libc::RLIM_INFINITY);
+        println!("{arguments}: exit {}, at most {} MiB: {}", ran.status, ran.peak >> 20, ran.said);
         assert!(
-            ran.status == 0 && ran.most < MOST,
+            ran.status == 0 && ran.peak < MOST,
             "{arguments}: exit {}, {} MiB",
             ran.status,
-            ran.most >> 20
+            ran.peak >> 20
         );
     }
 }
@@ -104,7 +71,7 @@ fn where_there_is_little_memory_part_of_the_records_is_read_and_that_is_told() {
     write(&folder.path().join("trace"));
     for arguments in COMMANDS {
         let ran = run(folder.path(), arguments, MOST / 2);
-        assert!(!ran.said.contains("panicked") && ran.most < MOST / 2, "{arguments}: {}", ran.most >> 20);
+        assert!(!ran.said.contains("panicked") && ran.peak < MOST / 2, "{arguments}: {}", ran.peak >> 20);
         let told = "records of flows that are taken into memory";
         let told = ran.said.contains(told) || ran.printed.contains(told);
         assert!(told || arguments == "records trace", "{arguments}: {}", ran.said);

@@ -2,8 +2,9 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::MetadataExt,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -143,22 +144,20 @@ fn a_command_that_takes_too_much_memory_says_so() {
     assert!(said.contains("this takes more than 1 MiB of memory"), "{said}");
 }
 
-#[test]
-fn confined_processes_end_with_the_one_that_started_them() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut probe = probe_in(folder.path()).stdout(Stdio::null()).spawn().expect("xweave runs");
-    let children = |of: u32| -> Vec<u32> {
-        let all = fs::read_dir("/proc").expect("/proc").flatten();
-        let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let parent = |pid: &u32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok())
-        };
-        numbers.filter(|pid| parent(pid) == Some(of)).collect()
+fn children(of: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parent = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok())
     };
-    // Those that take their time have given up their user by then, and with it what the kernel was told.
+    numbers.filter(|pid| parent(pid) == Some(of)).collect()
+}
+
+/// Waits until confined processes of a probe take their time: they have given up their user by then.
+fn waiting_of(probe: &Child) -> Vec<u32> {
     let until = Instant::now() + Duration::from_secs(60);
-    let waiting = loop {
+    loop {
         // A command's has a broker between.
         let jobs = children(probe.id());
         let waiting: Vec<_> = jobs
@@ -173,10 +172,64 @@ fn confined_processes_end_with_the_one_that_started_them() {
             })
             .collect();
         if !waiting.is_empty() {
-            break waiting;
+            return waiting;
         }
         assert!(Instant::now() < until, "nothing is tried");
-    };
+    }
+}
+
+/// What the kernel tells of a process under a name, in a file of lines `name: value` or `name  value`.
+fn told_by_kernel(process: u32, file: &str, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{process}/{file}")).expect("the process is there");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+    line.trim_start_matches(':').split_whitespace().next().expect(name).to_owned()
+}
+
+#[test]
+fn the_kernel_shows_what_a_confined_process_has_given_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut probe = probe_in(folder.path()).stdout(Stdio::null()).spawn().expect("xweave runs");
+    let process = waiting_of(&probe)[0];
+    let status = |name| told_by_kernel(process, "status", name);
+    let limit = |name| told_by_kernel(process, "limits", name);
+    for sets in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        // Only root's process can give up the bounding set; without capabilities it gives none.
+        if sets != "CapBnd" || is_root() {
+            assert_eq!(status(sets), "0000000000000000", "{sets}");
+        }
+    }
+    assert_eq!((status("NoNewPrivs"), status("Seccomp")), ("1".into(), "2".into()));
+    assert_eq!(limit("Max core file size"), "0");
+    assert_eq!(limit("Max open files"), "4096");
+    assert_eq!(limit("Max locked memory"), "0");
+    assert_eq!(limit("Max msgqueue size"), "0");
+    let score = fs::read_to_string(format!("/proc/{process}/oom_score_adj")).expect("it is there");
+    assert_eq!(score.trim(), "1000");
+    if is_root() {
+        assert_eq!(status("Uid"), (1_879_048_192 + process).to_string());
+        for kind in ["net", "ipc", "uts"] {
+            let of =
+                |process: &str| fs::read_link(format!("/proc/{process}/ns/{kind}")).expect("it is there");
+            assert_ne!(of(&process.to_string()), of("self"), "{kind}");
+        }
+        // What its own user could read of it belongs to root, as it is not dumpable.
+        let owner = fs::metadata(format!("/proc/{process}/mem")).expect("it is there").uid();
+        assert_eq!(owner, 0);
+    }
+    probe.kill().expect("it runs");
+    probe.wait().expect("it has ended");
+}
+
+fn is_root() -> bool {
+    // SAFETY: takes nothing.
+    unsafe { libc::geteuid() == 0 }
+}
+
+#[test]
+fn confined_processes_end_with_the_one_that_started_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut probe = probe_in(folder.path()).stdout(Stdio::null()).spawn().expect("xweave runs");
+    let waiting = waiting_of(&probe);
     probe.kill().expect("it runs");
     probe.wait().expect("it has ended");
     let until = Instant::now() + Duration::from_secs(10);

@@ -126,6 +126,7 @@ fn nothing_of_a_trace_is_obeyed() {
         &["flows", "trace", "--json"],
         &["flows", "trace", "--limit", "3"],
         &["flows", "trace", "--flow", "1"],
+        &["records", "trace"],
         &["report", "trace", "-o", "page.html"],
     ] {
         let (status, printed, said) = harmless(folder.path(), arguments);
@@ -240,6 +241,7 @@ fn a_trace_of_another_user_needs_force() {
     evil(&trace, "host");
     let commands = [
         &["flows", "trace"][..],
+        &["records", "trace"],
         &["explain", "trace", "--transaction", "process"],
         &["compare", "trace", "trace"],
         &["vary", "trace"],
@@ -262,6 +264,38 @@ fn a_trace_of_another_user_needs_force() {
         refused("belongs to user 65534");
     } else {
         eprintln!("SKIPPED: only root can give a trace away");
+    }
+}
+
+#[test]
+fn a_page_has_the_whole_command_line_only_when_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = ["xweave", "record", "--domain", "vm1=sshpass -pSECRET ssh vm1", "--", "curl", "-uSECRET"];
+    let domains = vec![Domain { name: "host".into(), number: 1, ..Domain::default() }];
+    let manifest = Manifest { domains, command: words.map(str::to_owned).to_vec(), ..Manifest::default() };
+    Writer::create(&folder.path().join("trace"), manifest).expect("a trace").finish().expect("a trace");
+    for (more, shown) in [(&[][..], false), (&["--command-line"], true)] {
+        let of = [&["report", "trace", "--force", "-o", "page.html"], more].concat();
+        let (status, _, said) = harmless(folder.path(), &of);
+        assert_eq!(status, Some(0), "{said}");
+        let page = fs::read_to_string(folder.path().join("page.html")).expect("the page");
+        assert_eq!(page.contains("SECRET"), shown, "{more:?}");
+    }
+}
+
+#[test]
+fn pipes_are_refused_at_once_as_kernels_and_traces() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    for arguments in [
+        &["sites", "--program", "pipe", "access(sock.sk_state)"][..],
+        &["check", "--domain", "host=pipe", "-e", "execution(f) { STORE_DATA1($pc$); }"],
+        &["import", "pipe", "-o", "trace"],
+        &["flows", "pipe"],
+    ] {
+        let (status, printed, said) = harmless(folder.path(), arguments);
+        assert!(status != Some(0) && said.contains("pipe"), "{arguments:?}: {printed}{said}");
     }
 }
 

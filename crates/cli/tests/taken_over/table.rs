@@ -3,6 +3,7 @@
 //! was given must be refused.
 
 use std::{
+    env,
     fs::{self, File},
     io, mem,
     os::{
@@ -46,6 +47,9 @@ const fn reads(name: &'static str, arguments: &'static str) -> Victim {
     Victim { name, arguments, waits: Waits::Reads, opens_by_name: false, starts_programs: false }
 }
 
+/// What starts babeltrace2.
+const OF_CTF: &str = "import of CTF";
+
 /// All that read what others made.
 pub const VICTIMS: &[Victim] = &[
     prints("flows", "flows trace"),
@@ -57,6 +61,14 @@ pub const VICTIMS: &[Victim] = &[
     prints("export", "export trace --to perfetto -o trace.pftrace"),
     prints("import", "import garbage -o imported"),
     Victim { opens_by_name: true, ..prints("sites", "sites --program garbage access(sock.sk_state)") },
+    Victim {
+        starts_programs: true,
+        opens_by_name: true,
+        ..prints("check", "check --domain host=garbage -e access(sock.sk_state){STORE_DATA1($pc$);}")
+    },
+    Victim { starts_programs: true, opens_by_name: true, ..prints(OF_CTF, "import packets.ctf -o imported") },
+    prints("record: index", "confined index garbage --to 1 --meter 1"),
+    prints("record: place", "confined place garbage trace host"),
     reads("record: read", "confined read"),
     Victim { starts_programs: true, opens_by_name: true, ..reads("record: compile", "confined compile") },
 ];
@@ -240,6 +252,8 @@ pub fn table(xweave: &Path, landlock: Landlock) -> Vec<Row> {
     let folder = tempfile::tempdir().unwrap();
     write_trace(&folder.path().join("trace"));
     fs::write(folder.path().join("garbage"), "nothing that is understood").unwrap();
+    fs::create_dir(folder.path().join("packets.ctf")).unwrap();
+    fs::write(folder.path().join("packets.ctf/metadata"), "nothing that is understood").unwrap();
     fs::write(TARGET, "as it was").unwrap();
     let mut rows = Vec::new();
     for victim in victims(landlock) {
@@ -266,7 +280,19 @@ pub fn table(xweave: &Path, landlock: Landlock) -> Vec<Row> {
 
 /// Those that are kept from everything.
 pub fn victims(landlock: Landlock) -> impl Iterator<Item = &'static Victim> {
-    VICTIMS.iter().filter(move |victim| landlock == Landlock::AsItIs || !victim.opens_by_name)
+    let is_there = |victim: &&Victim| victim.name != OF_CTF || has_babeltrace();
+    let those = VICTIMS.iter().filter(move |victim| landlock == Landlock::AsItIs || !victim.opens_by_name);
+    those.filter(is_there)
+}
+
+/// Whether there is the program that decodes CTF. Where there is none, nothing is read.
+fn has_babeltrace() -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let there = env::split_paths(&folders).any(|folder| folder.join("babeltrace2").exists());
+    if !there {
+        println!("SKIPPED: taking over the import of CTF: there is no babeltrace2");
+    }
+    there
 }
 
 /// What such a one must not do.

@@ -25,15 +25,23 @@ pub(super) struct Bytes {
 impl Bytes {
     /// A whole file.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let fail = |reason| Error::Read { path: path.display().to_string(), reason };
-        let file = File::open(path).map_err(fail)?;
+        let what = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Self::of_file(&what, &file),
+            Err(reason) => Err(Error::Read { path: what, reason }),
+        }
+    }
+
+    /// A whole file that is open, which messages call `what`.
+    pub fn of_file(what: &str, file: &File) -> Result<Self, Error> {
+        let fail = |reason| Error::Read { path: what.to_owned(), reason };
         if file.metadata().map_err(fail)?.len() == 0 {
             return Ok(Self::from(Vec::new()));
         }
         // SAFETY: the map is only read, and as bytes, which may have any value. What replaces kernels
         // and programs does so under a new inode; a file that is cut short in place nevertheless ends
         // this process with a signal, but never makes it read what is not the file's.
-        let map = unsafe { Mmap::map(&file) }.map_err(fail)?;
+        let map = unsafe { Mmap::map(file) }.map_err(fail)?;
         let range = 0..map.len();
         Ok(Self { of: Arc::new(Storage::Mapped(map)), range })
     }

@@ -39,6 +39,7 @@ mod unpack;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -162,6 +163,15 @@ impl Image {
     /// [`Error::Read`], [`Error::Malformed`], [`Error::Packed`]
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::load(&path.display().to_string(), &Bytes::open(path)?)
+    }
+
+    /// The same from a file that is open, which messages call `what`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Image::open`].
+    pub fn from_file(what: &str, file: &File) -> Result<Self, Error> {
+        Self::load(what, &Bytes::of_file(what, file)?)
     }
 
     /// The same from the contents of a file, which messages call `what`.

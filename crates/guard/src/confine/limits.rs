@@ -90,9 +90,13 @@ fn of_this_user() -> u64 {
 /// What a command may take of the memory that is available when it begins, in bytes: three quarters. Available is what the
 /// machine can give without swapping, and no more than the control groups of this process leave it.
 pub fn share_of_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let of_groups = left_by_groups(Path::new("/sys/fs/cgroup"));
-    let available = available_of(&text).into_iter().chain(of_groups).min();
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let of_groups = left_by_groups(Path::new("/sys/fs/cgroup"), &text("/proc/self/cgroup"));
+    share_of(available_of(&text("/proc/meminfo")).into_iter().chain(of_groups).min())
+}
+
+/// That share of what is available, or of what nothing is known.
+fn share_of(available: Option<u64>) -> u64 {
     available.map_or(LEAST, |available| available / 4 * 3).max(LEAST)
 }
 
@@ -102,10 +106,9 @@ fn available_of(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the control groups that this process is in leave it, in bytes: the least of them (version 2, cgroup-v2.rst). None
-/// where they set no limit.
-fn left_by_groups(mounted: &Path) -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+/// What the control groups leave a process that it is in, as `/proc/PID/cgroup` says, in bytes: the least of them
+/// (version 2, cgroup-v2.rst). None where they set no limit.
+fn left_by_groups(mounted: &Path, groups: &str) -> Option<u64> {
     let own = mounted.join(groups.lines().find_map(|line| line.strip_prefix("0::/"))?);
     own.ancestors().take_while(|group| group.starts_with(mounted)).filter_map(left_by_group).min()
 }
@@ -175,6 +178,44 @@ mod tests {
         assert_eq!(left_by_group(group.path()), Some(1500));
         set("memory.max", "100\n");
         assert_eq!(left_by_group(group.path()), Some(0));
+    }
+
+    #[test]
+    fn of_all_groups_that_hold_a_process_the_tightest_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = folder.path().join("cgroup");
+        fs::create_dir_all(mounted.join("a/b")).unwrap();
+        fs::create_dir(mounted.join("c")).unwrap();
+        let set = |group: &Path, most: &str, used: &str| {
+            fs::write(group.join("memory.max"), most).unwrap();
+            fs::write(group.join("memory.current"), used).unwrap();
+        };
+        // What is no control group is none of them, nor are others than the process's.
+        set(folder.path(), "1", "0");
+        set(&mounted.join("c"), "1", "0");
+        let left = |groups: &str| left_by_groups(&mounted, groups);
+        let own = "12:memory:/c\n0::/a/b\n";
+        assert_eq!(left(own), None);
+        set(&mounted.join("a/b"), "5000\n", "100\n");
+        assert_eq!(left(own), Some(4900));
+        set(&mounted.join("a"), "1000\n", "400\n");
+        assert_eq!(left(own), Some(600));
+        set(&mounted.join("a/b"), "500\n", "100\n");
+        assert_eq!(left(own), Some(400));
+        // In a container, the uppermost has a limit, too.
+        set(&mounted, "300\n", "0\n");
+        assert_eq!((left(own), left("0::/a\n"), left("0::/\n")), (Some(300), Some(300), Some(300)));
+        assert_eq!((left("0::/gone\n"), left("12:memory:/c\n"), left("")), (Some(300), None, None));
+    }
+
+    #[test]
+    fn three_quarters_are_taken_and_never_less_than_the_least() {
+        assert_eq!(share_of(Some(8 << 30)), 6 << 30);
+        assert_eq!(LEAST, 256 << 20);
+        for little in [None, Some(0), Some(LEAST), Some(LEAST / 3 * 4)] {
+            assert_eq!(share_of(little), LEAST, "{little:?}");
+        }
+        assert!(share_of(Some(LEAST * 2)) > LEAST);
     }
 
     #[test]

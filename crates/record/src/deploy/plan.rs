@@ -437,3 +437,79 @@ fn compiling(reason: impl Into<Cause>) -> Error {
 fn shown(reason: &str) -> String {
     text::lines_cut(reason, xweave_wire::limits::MESSAGE)
 }
+
+/// The table of docs/confinement.md. What the machine can give is looked at when a job is started.
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use xweave_wire::message::DomainInfo;
+
+    use super::*;
+    use crate::{Budget, DomainSpec, Until, deploy::input::IndexOf, recording, scripted};
+
+    const GIB: u64 = 1 << 30;
+    const MIB: u64 = 1 << 20;
+
+    /// Of a guest of which nothing is known yet.
+    fn of_guest() -> Input {
+        let facts = DomainInfo { kernel: "6.12.0".to_owned(), ..DomainInfo::default() };
+        Input::new(&DomainSpec::parse("vm1=vsock:3").unwrap(), 1, &facts, &Types::new("/nowhere".as_ref()))
+    }
+
+    fn assert_is(job: &Job, work: &str, limits: Limits, most: usize) {
+        assert_eq!(job.arguments, ["confined", work]);
+        assert_eq!((job.limits, job.most), (limits, most));
+        // Jobs may have to share their processors.
+        assert_eq!(job.deadline, Duration::from_secs(2 * limits.seconds));
+    }
+
+    #[test]
+    fn types_and_code_are_read_within_the_documented_limits() {
+        let cache = tempfile::tempdir().unwrap();
+        let options = scripted::options(cache.path(), &["vm1"], Until::Interrupted, Budget::default());
+        let (aspects, library) = (Aspects::default(), recording::library(&[], false));
+        let all = All { aspects: &aspects, library: &library, peers: &[], options: &options };
+        let of_types = Limits { memory: GIB, seconds: 300, file: 0 };
+        let of_code = Limits { memory: 6 * GIB, seconds: 3600, file: 512 * MIB };
+
+        let mut guest = of_guest();
+        assert_is(&all.reader(0, &guest, None, None).unwrap(), "read", of_types, 16 << 20);
+        let indices = Indices::new(cache.path());
+        let (files, meter) = ([(None, indices.begin().unwrap())], Meter::new().unwrap());
+        guest.code = Some(b"code".to_vec());
+        let made = || Some((&files[..], &meter));
+        assert_is(&all.reader(0, &guest, made(), None).unwrap(), "read", of_code, 16 << 20);
+        // What the compiler said is looked at without the code.
+        let said = || Some(("error".to_owned(), true));
+        assert_is(&all.reader(0, &guest, None, said()).unwrap(), "read", of_types, 16 << 20);
+        // An index that was made before is of code, too.
+        let (file, path) = indices.begin().unwrap().keep("known.index").unwrap();
+        guest.indices.push(IndexOf { module: None, file, path });
+        assert_is(&all.reader(0, &guest, None, said()).unwrap(), "read", of_code, 16 << 20);
+    }
+
+    #[test]
+    fn indices_of_a_domain_are_measured_together() {
+        let cache = tempfile::tempdir().unwrap();
+        let indices = Indices::new(cache.path());
+        let files = [3, 4].map(|mib| {
+            let made = indices.begin().unwrap();
+            made.file.set_len(mib * MIB).unwrap();
+            (None, made)
+        });
+        assert_eq!(on_disk(&files), 7 * MIB);
+        assert_eq!(INDICES, 2 * GIB);
+    }
+
+    #[test]
+    fn advice_is_compiled_within_the_documented_limits() {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = WorkFolder::new(&cache.path().join("advice")).unwrap();
+        let files: Files<'_> = vec![("advice.c".to_owned(), "int x;")];
+        let job = compiler_job(&files, &folder).unwrap();
+        let limits = Limits { memory: 2 * GIB, seconds: 600, file: 64 * MIB };
+        assert_is(&job, "compile", limits, 32 << 20);
+        assert_eq!(job.folder, folder.path());
+    }
+}

@@ -5,14 +5,15 @@
 use std::{
     collections::HashSet,
     env,
+    fs::File,
     io::{self, Read as _, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicU32, Ordering},
     thread,
 };
 
 use serde::Serialize;
-use xweave_access::{Index, Source};
+use xweave_access::Index;
 use xweave_aspect::Diagnostic;
 use xweave_code::{Kernel, image::LiveCode, types::KernelTypes};
 use xweave_guard::confine::{self, Confinement, User};
@@ -85,14 +86,23 @@ pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get().min(THREADS))
 }
 
+/// What a reader may do: compute on what it has open.
+fn reader() -> Confinement {
+    Confinement::new(User::Nobody).processes(threads() as u64 + OTHERS)
+}
+
+/// What may be done to compile: writing into the folder where it is, and starting the compiler.
+fn compiler(clang: &Path) -> Confinement {
+    Confinement::new(User::Nobody).write(".").programs(Some(clang.to_owned())).processes(COMPILERS)
+}
+
 /// Reads what a domain sent: the parcel on standard input. Answers on standard output.
 ///
 /// # Errors
 ///
 /// When it cannot be confined; when it is passed nothing that it understands.
 pub fn read() -> Result<(), Error> {
-    let processes = threads() as u64 + OTHERS;
-    confined(&Confinement::new(User::Nobody).processes(processes))?;
+    confined(&reader())?;
     let parcel = parcel()?;
     let (reading, rest) = parcel::unpack::<Reading>(&parcel)?;
     answer(&read_parcel(reading, rest).unwrap_or_else(|error| Read::Unusable(error.to_string())))
@@ -105,8 +115,7 @@ pub fn read() -> Result<(), Error> {
 /// When it cannot be confined; when there is no compiler.
 pub fn compile() -> Result<(), Error> {
     let clang = xweave_weave::find_clang().ok_or(Error::NoCompiler)?;
-    let may = Confinement::new(User::Nobody).write(".").programs(Some(clang.clone())).processes(COMPILERS);
-    confined(&may)?;
+    confined(&compiler(&clang))?;
     let parcel = parcel()?;
     let (files, _) = parcel::unpack::<Vec<(String, String)>>(&parcel)?;
     let files = files.iter().map(|(name, text)| (name.clone(), text.as_str())).collect();
@@ -122,11 +131,13 @@ pub fn compile() -> Result<(), Error> {
 /// # Errors
 ///
 /// When it cannot be confined; when nothing can be made of the file.
-pub fn index(file: PathBuf, to: i32, meter: i32) -> Result<(), Error> {
-    confined(&Confinement::new(User::Same).read(&file).processes(threads() as u64 + OTHERS))?;
-    let source = Source { file: Some(file), base: None, btf_only: false };
+pub fn index(path: &Path, to: i32, meter: i32) -> Result<(), Error> {
+    let what = path.display().to_string();
+    // With the rights to it, and not looked into before they are gone.
+    let file = File::open(path).map_err(|reason| xweave_code::Error::Read { path: what.clone(), reason })?;
+    confined(&reader())?;
     let pointer = Pointer::new(meter);
-    let index = source.make_telling(&|done, total| pointer.tell(done, total))?;
+    let index = xweave_access::index_kernel_file(&what, &file, &|done, total| pointer.tell(done, total))?;
     write(&mut parcel::handed(to), index.bytes())
 }
 
@@ -222,4 +233,25 @@ pub(crate) fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
         ("RAYON_NUM_THREADS", threads().to_string()),
     ];
     passed.chain(set.into_iter().map(|(name, value)| (name.into(), value.into()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of docs/confinement.md.
+    #[test]
+    fn readers_and_compilers_are_no_more_processes_than_documented() {
+        let is_at_most = |may: &Confinement, most: usize| {
+            let told = format!("{may:?}");
+            assert!(told.contains(&format!("processes: Some({most})")), "{told}");
+        };
+        let processors = thread::available_parallelism().map_or(1, |n| n.get());
+        // 24 where there are 16 processors or more.
+        is_at_most(&reader(), processors.min(16) + 8);
+        assert_eq!(THREADS as u64 + OTHERS, 24);
+        is_at_most(&compiler(Path::new("/usr/bin/clang")), 16);
+        let told = environment().into_iter().find(|(name, _)| name == "RAYON_NUM_THREADS");
+        assert!(told.is_some_and(|(_, threads)| *threads == *processors.min(16).to_string()));
+    }
 }

@@ -86,11 +86,24 @@ pub enum RunError {
     FirstBlock(String),
 }
 
+/// Records a block, and tells how far that is.
+type Recorder<'a> =
+    dyn Fn(&xweave_record::Options, &mut dyn FnMut(Phase<'_>)) -> Result<Outcome, xweave_record::Error> + 'a;
+
 /// Makes the blocks. What it gives is stored, and so is what there is when it ends early.
 ///
 /// # Errors
 /// Nothing could be measured.
 pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Experiment, RunError> {
+    run_by(options, &xweave_record::record, progress)
+}
+
+/// The same of whatever records.
+fn run_by(
+    options: Options,
+    recorder: &Recorder<'_>,
+    progress: &mut dyn FnMut(Step<'_>),
+) -> Result<Experiment, RunError> {
     let Options { mut record, plan, domains, command, within, settle, rounds, seed, transaction, output } =
         options;
     check(&output)?;
@@ -124,7 +137,7 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Exper
             budget,
             ..record.clone()
         };
-        let recorded = xweave_record::record(&options, &mut |phase| progress(Step::Recording(phase)));
+        let recorded = recorder(&options, &mut |phase| progress(Step::Recording(phase)));
         let interrupted = xweave_interrupt::pending();
         let (failed, read) = match recorded {
             Ok(outcome) => {
@@ -226,4 +239,146 @@ fn vms(domain: &DomainKnobs) -> Vec<Vm> {
     };
     let one = |vm: &xweave_wire::message::Vm| Vm { host: domain.domain.clone(), name: name(vm), pid: vm.pid };
     domain.vms.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use xweave_record::{DomainSpec, Error, Remaining};
+    use xweave_trace::Manifest;
+    use xweave_wire::knob::Knob;
+
+    use super::*;
+    use crate::experiment::stored::Setting;
+
+    /// Of four blocks, with two guests. In two of them, a setting of that domain is changed.
+    fn options(output: &Path, required: Required, changed: &str) -> Options {
+        let spec = |text| DomainSpec::parse(text).unwrap();
+        let now = "200000".to_owned();
+        let held = Held { knob: Knob::HaltPollNs, domain: changed.to_owned(), vm: None, now };
+        let setting = |value| Setting { values: vec![value] };
+        Options {
+            record: xweave_record::Options {
+                aspects: Vec::new(),
+                expressions: Vec::new(),
+                filter: None,
+                events: Default::default(),
+                xen: false,
+                domains: vec![spec("vm1=vsock:3"), spec("vm2=vsock:4")],
+                required,
+                output: PathBuf::new(),
+                replace: false,
+                until: Until::Interrupted,
+                buffer: 4096,
+                flow_table: 1,
+                serial_attach: false,
+                background: false,
+                symbols: Vec::new(),
+                settings: Settings::default(),
+                compile_here: false,
+                cache: PathBuf::new(),
+                budget: xweave_record::Budget::default(),
+                command_line: Vec::new(),
+            },
+            plan: Plan { knobs: vec![held], settings: vec![setting(None), setting(Some("0".to_owned()))] },
+            domains: Vec::new(),
+            command: vec!["./load.sh".to_owned()],
+            within: None,
+            settle: Duration::ZERO,
+            rounds: 2,
+            seed: 7,
+            transaction: "request".to_owned(),
+            output: output.to_owned(),
+        }
+    }
+
+    fn outcome(left_out: &[LeftOut]) -> Outcome {
+        Outcome {
+            trace: PathBuf::new(),
+            manifest: Manifest::default(),
+            left_out: left_out.to_vec(),
+            skipped: Vec::new(),
+            told: 0,
+            warnings: Vec::new(),
+            command: None,
+            settings: Vec::new(),
+            sites: 0,
+            weaving: Duration::ZERO,
+            unweaving: Duration::ZERO,
+        }
+    }
+
+    struct Made {
+        experiment: Result<Experiment, RunError>,
+        /// The guests that each block was to be recorded with.
+        asked: Vec<Vec<String>>,
+        /// In which blocks it was told of whom.
+        left_out: Vec<(u32, LeftOut)>,
+    }
+
+    /// Makes an experiment in which vm2 is silent from that block on.
+    fn make(options: Options, silent_from: usize) -> Made {
+        let asked = RefCell::new(Vec::new());
+        // It decides about a guest as a recording does.
+        let recorded = |options: &xweave_record::Options| -> Result<Outcome, Error> {
+            let names: Vec<_> = options.domains.iter().map(|spec| spec.name.clone()).collect();
+            let is_there = names.iter().any(|name| name == "vm2");
+            asked.borrow_mut().push(names);
+            let mut remaining = Remaining::of(options.domains.clone(), options.required.clone(), 1);
+            if is_there && asked.borrow().len() >= silent_from {
+                let (domain, reason) = ("vm2".to_owned(), "it is silent".to_owned());
+                remaining.leave_out(Error::Lost { domain, reason })?;
+            }
+            Ok(outcome(remaining.left_out()))
+        };
+        let mut left_out = Vec::new();
+        let experiment = run_by(options, &|options, _| recorded(options), &mut |step| {
+            if let Step::LeftOut { number, guest } = step {
+                left_out.push((number, guest.clone()));
+            }
+        });
+        Made { experiment, asked: asked.into_inner(), left_out }
+    }
+
+    const SILENT: &str = "domain vm2: the agent went away: it is silent";
+
+    #[test]
+    fn the_others_go_on_where_a_guest_is_unfit() {
+        for silent_from in [1, 2] {
+            let folder = tempfile::tempdir().unwrap();
+            let output = folder.path().join("experiment");
+            let Made { experiment, asked, left_out } =
+                make(options(&output, Required::all_if(false), "host"), silent_from);
+            let experiment = experiment.unwrap();
+            assert!(experiment.blocks.iter().all(|block| block.failed.is_none()));
+            assert_eq!((experiment.blocks.len(), experiment.ended), (4, None));
+            // It keeps no later block waiting.
+            let with = |block| if block <= silent_from { vec!["vm1", "vm2"] } else { vec!["vm1"] };
+            assert_eq!(asked, (1..=4).map(with).collect::<Vec<_>>());
+            let [(number, guest)] = &left_out[..] else { panic!("{left_out:?}") };
+            assert_eq!((*number as usize, &*guest.domain), (silent_from, "vm2"));
+            assert_eq!(guest.reason, SILENT);
+        }
+    }
+
+    #[test]
+    fn a_guest_that_is_required_or_changed_ends_the_experiment() {
+        for (required, changed) in [(Required::all_if(true), "host"), (Required::all_if(false), "vm2")] {
+            let folder = tempfile::tempdir().unwrap();
+            let output = folder.path().join("experiment");
+            let made = make(options(&output, required.clone(), changed), 1);
+            let error = made.experiment.unwrap_err();
+            assert!(matches!(&error, RunError::Record(Error::Lost { .. })), "{error}");
+            assert_eq!(error.to_string(), SILENT);
+            assert!(made.left_out.is_empty() && !output.exists());
+
+            // Later on, what was recorded until then is kept.
+            let made = make(options(&output, required, changed), 3);
+            let experiment = made.experiment.unwrap();
+            assert_eq!((experiment.blocks.len(), experiment.ended.as_deref()), (2, Some(SILENT)));
+            assert!(made.left_out.is_empty() && made.asked.len() == 3);
+            assert_eq!(Experiment::open(&output, false).unwrap(), experiment);
+        }
+    }
 }

@@ -43,6 +43,10 @@ fn unfit() -> Vec<(&'static str, Agent, &'static str)> {
             }),
         )
     };
+    let answers_wrongly = scripted(
+        "vm2",
+        answering(|request, _| matches!(request, Request::DomainInfo).then_some(Reply::Done)),
+    );
     let silent = scripted(
         "vm2",
         by(|moment, _| match moment {
@@ -60,6 +64,16 @@ fn unfit() -> Vec<(&'static str, Agent, &'static str)> {
         ("refuses late", refuses(|asked| matches!(asked, Request::Weave(_))), "no"),
         ("old", facts(|facts| facts.kernel = "5.10.0".to_owned()), "kernel 5.10.0 is older than 6.1"),
         ("a user's", facts(|facts| facts.privileged = false), "the agent may not trace its kernel"),
+        (
+            "answers wrongly",
+            answers_wrongly,
+            "the agent went away: cut off: its answer does not fit the question (DomainInfo)",
+        ),
+        (
+            "a path",
+            facts(|facts| facts.build_id = "../../../etc/cron.d/x".to_owned()),
+            "the agent went away: the agent cannot be believed: it sent as its kernel's build ID `../",
+        ),
     ]
 }
 
