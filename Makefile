@@ -115,6 +115,7 @@ check:
 	scripts/circles
 	scripts/suites
 	scripts/figures
+	scripts/claims
 	scripts/page --check
 
 lint: setup
@@ -124,6 +125,7 @@ lint: setup
 	scripts/circles
 	scripts/suites
 	scripts/figures
+	scripts/claims
 	scripts/page --check
 	! git grep -n -e "^<<<<<<< " -e "^>>>>>>> "
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null

@@ -458,6 +458,31 @@ mod tests {
     }
 
     #[test]
+    fn the_affinity_of_another_thread_of_that_number_stays() {
+        let book = Book {
+            folder: PathBuf::new(),
+            page: "settings",
+            boot: "b".to_owned(),
+            root: PathBuf::new(),
+            files: Vec::new(),
+            affinities: true,
+        };
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (tid, now) = (child.id(), affinity::get(child.id()).unwrap());
+        let first = affinity::parse(&now).unwrap()[0].to_string();
+        let of = |start| Target::Affinity { tid, start };
+        let start = started(tid).unwrap();
+        let gone = |result: io::Result<String>| result.unwrap_err().raw_os_error() == Some(libc::ESRCH);
+        assert!(gone(of(start + 1).write(&book, &first).map(|()| String::new())));
+        assert!(gone(of(start + 1).read(&book)));
+        assert_eq!(affinity::get(tid).unwrap(), now);
+        of(start).write(&book, &first).unwrap();
+        assert_eq!(affinity::get(tid).unwrap(), first);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn a_process_is_told_from_another_of_its_number() {
         let mine = holder();
         assert!(lives(&mine) && is_mine(&mine) && process_of(&mine) == std::process::id().to_string());

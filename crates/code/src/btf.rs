@@ -12,6 +12,7 @@ use std::sync::Arc;
 use libbpf_sys as sys;
 
 use crate::Error;
+use crate::regular::open_regular;
 
 /// The type information of a kernel image, or of a module on top of one.
 pub struct Btf {
@@ -238,6 +239,10 @@ impl Btf {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
             return Err(Error::Invalid { what, reason: io::ErrorKind::InvalidInput.into() });
         };
+        // libbpf would wait for a pipe.
+        if let Err(reason) = open_regular(path) {
+            return Err(Error::Invalid { what, reason });
+        }
         // SAFETY: no function is allowed, and silences libbpf, whose words are for programmers.
         unsafe { sys::libbpf_set_print(None) };
         // SAFETY: `name` is a C string; `base` as above.

@@ -1,7 +1,6 @@
 //! A kernel: the type information of its image and of its modules, and the functions in them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::btf::{Btf, RecordKind, Type};
 use crate::image::Image;
+use crate::regular::open_regular;
 
 /// The running kernel's type information.
 const LIVE: &str = "/sys/kernel/btf";
@@ -124,7 +124,7 @@ impl Kernel {
     /// [`Error::Invalid`], and those of [`Image::open`]
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         let mut magic = [0; 4];
-        let begins = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        let begins = open_regular(path).and_then(|mut file| file.read_exact(&mut magic));
         // ELF, BTF of this machine's order; what is neither may be compressed.
         if begins.is_err() || magic == *b"\x7fELF" || magic[..2] == 0xeb9f_u16.to_le_bytes() {
             return Ok(Self::of(path.display().to_string(), Btf::open(path, None)?));

@@ -18,7 +18,7 @@
 //! kernel together and finds functions in them, [`declare`] writes types as C, `prune` keeps the part of them that programs ask for (with `btf_builder`), [`types`] has them as
 //! tables that tell what lies at an offset, [`dwarf`] reads where variables of these types are.
 //! [`bpf`] reads and changes compiled BPF objects, [`image`] loads machine code with its symbols, and knows nothing of the others; `clones` knows which symbols are
-//! functions that no type information tells of.
+//! functions that no type information tells of. `regular` opens files.
 
 pub mod abi;
 pub mod bpf;
@@ -31,6 +31,7 @@ pub mod image;
 pub mod kernel;
 mod prune;
 pub mod register;
+mod regular;
 mod spelling;
 pub mod types;
 

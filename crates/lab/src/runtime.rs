@@ -4,6 +4,7 @@ use crate::error::{At, Error, Result};
 use crate::kind::{INITRD, Kind};
 use crate::process::Identity;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -177,13 +178,18 @@ impl Folder {
 pub fn root() -> Result<PathBuf> {
     // SAFETY: geteuid takes nothing and cannot fail.
     let user = unsafe { libc::geteuid() };
-    let path = match std::env::var_os("XDG_RUNTIME_DIR").filter(|v| !v.is_empty()) {
-        Some(dir) => PathBuf::from(dir).join("xweave-lab"),
-        None if user == 0 => PathBuf::from("/run/xweave-lab"),
-        None => PathBuf::from(format!("/tmp/xweave-lab-{user}")),
-    };
+    let path = place(user, std::env::var_os("XDG_RUNTIME_DIR"));
     private(&path, user)?;
     Ok(path)
+}
+
+/// Where a user's worlds are; `runtime` is the folder of what that user runs, if there is one.
+fn place(user: u32, runtime: Option<OsString>) -> PathBuf {
+    match runtime.filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("xweave-lab"),
+        None if user == 0 => PathBuf::from("/run/xweave-lab"),
+        None => PathBuf::from(format!("/tmp/xweave-lab-{user}")),
+    }
 }
 
 fn private(path: &Path, user: u32) -> Result<()> {
@@ -256,6 +262,14 @@ mod tests {
         for bad in ["", "..", "a/b", "-x", "Ä", "UPPER", &"x".repeat(33)] {
             assert!(matches!(folder(bad), Err(Error::Name { .. })), "{bad}");
         }
+    }
+
+    #[test]
+    fn roots_worlds_are_where_nobody_else_can_make_a_folder() {
+        assert_eq!(place(0, None), Path::new("/run/xweave-lab"));
+        assert_eq!(place(0, Some(OsString::new())), Path::new("/run/xweave-lab"));
+        assert_eq!(place(1000, None), Path::new("/tmp/xweave-lab-1000"));
+        assert_eq!(place(1000, Some("/run/user/1000".into())), Path::new("/run/user/1000/xweave-lab"));
     }
 
     #[test]

@@ -101,6 +101,26 @@ const READER_MEMORY: u64 = 1 << 30;
 
 pub const ASPECT: &str = "execution(take_item, give_item) { STORE_DATA1(item->length); }";
 
+/// The named pipes by which a domain is reached, a pair for each time.
+struct Pipes {
+    folder: PathBuf,
+    name: &'static str,
+}
+
+impl Pipes {
+    /// Makes the pair, to the agent and from it, by which the domain is reached next.
+    fn make(&self, nth: u32) -> [PathBuf; 2] {
+        let Self { folder, name } = self;
+        let pair = ["in", "out"].map(|end| folder.join(format!("{name}-{nth}.{end}")));
+        // Neither is to be had once the test has ended, with its folder.
+        let _ = Command::new("mkfifo").args(&pair).stderr(Stdio::null()).status();
+        let new = folder.join(format!("{name}.new"));
+        let _ = fs::write(&new, nth.to_string())
+            .and_then(|()| fs::rename(new, folder.join(format!("{name}.next"))));
+        pair
+    }
+}
+
 /// Begins to record these domains.
 pub fn record(domains: Vec<Domain>, arguments: &str) -> Recording {
     record_with(domains, arguments, Path::new("cache"))
@@ -115,21 +135,23 @@ pub fn record_with(domains: Vec<Domain>, arguments: &str, cache: &Path) -> Recor
     let count = domains.len() as u64;
     for domain in domains {
         let Domain { name, facts, btf, records, mut script } = domain;
-        let (to_agent, from_agent) =
-            (dir.path().join(format!("{name}.in")), dir.path().join(format!("{name}.out")));
-        for fifo in [&to_agent, &from_agent] {
-            assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
-        }
+        let pipes = Pipes { folder: dir.path().to_owned(), name };
+        let mut pair = pipes.make(0);
         command.arg("--domain").arg(format!(
-            "{name}=cat {} & exec cat >{}",
-            from_agent.display(),
-            to_agent.display()
+            "{name}=cd {}; nth=$(cat {name}.next); cat {name}-$nth.out & exec cat >{name}-$nth.in",
+            dir.path().display()
         ));
-        // Again and again: where a domain is left out, the others are reached anew.
+        // Again and again: where a domain is left out, the others are reached anew, by pipes of their own: what is left in
+        // those of before would be taken for the next.
         thread::spawn(move || {
-            while let (Ok(input), Ok(output)) =
-                (File::open(&to_agent), File::options().write(true).open(&from_agent))
-            {
+            for nth in 1.. {
+                let [to_agent, from_agent] = pair;
+                let (Ok(input), Ok(output)) =
+                    (File::open(to_agent), File::options().write(true).open(from_agent))
+                else {
+                    return;
+                };
+                pair = pipes.make(nth);
                 // That the controller cuts it off is what is tested.
                 let _ = agent::serve(input, output, facts.clone(), btf.clone(), records, &mut *script);
             }
@@ -262,7 +284,9 @@ impl Ended {
         for entry in fs::read_dir(self.dir.path()).unwrap() {
             let name = entry.unwrap().file_name();
             let known = name == "trace" || name == "cache" || name == "log";
-            let pipe = Path::new(&name).extension().is_some_and(|end| end == "in" || end == "out");
+            let pipe = Path::new(&name)
+                .extension()
+                .is_some_and(|end| end == "in" || end == "out" || end == "next" || end == "new");
             assert!(known || pipe, "{name:?} was written");
         }
     }

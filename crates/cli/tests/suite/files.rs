@@ -126,7 +126,6 @@ fn nothing_of_a_trace_is_obeyed() {
         &["flows", "trace", "--json"],
         &["flows", "trace", "--limit", "3"],
         &["flows", "trace", "--flow", "1"],
-        &["records", "trace"],
         &["report", "trace", "-o", "page.html"],
     ] {
         let (status, printed, said) = harmless(folder.path(), arguments);
@@ -138,6 +137,8 @@ fn nothing_of_a_trace_is_obeyed() {
         );
     }
     assert!(explain(folder.path(), "life") > 0);
+    let (_, printed, said) = harmless(folder.path(), &["records", "trace"]);
+    assert!(said.contains("\\u{1b}"), "{printed}{said}");
     let export = &["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"];
     let (status, _, said) = harmless(folder.path(), export);
     assert!(status == Some(1) && said.contains("parts of the trace are missing"), "{said}");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 use crate::Error;
+use crate::regular::open_regular;
 
 enum Storage {
     Mapped(Mmap),
@@ -26,7 +27,7 @@ impl Bytes {
     /// A whole file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let what = path.display().to_string();
-        match File::open(path) {
+        match open_regular(path) {
             Ok(file) => Self::of_file(&what, &file),
             Err(reason) => Err(Error::Read { path: what, reason }),
         }
@@ -91,6 +92,7 @@ mod tests {
     fn what_cannot_be_mapped_is_an_error() {
         assert!(Bytes::open(Path::new("/nonexistent")).is_err());
         assert!(Bytes::open(Path::new("/")).is_err());
+        assert!(Bytes::open(Path::new("/dev/zero")).is_err());
         assert!(Bytes::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap().is_empty());
     }
 }

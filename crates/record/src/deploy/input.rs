@@ -312,6 +312,20 @@ mod tests {
     }
 
     #[test]
+    fn no_file_is_looked_for_by_what_a_domain_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let up = format!("{}{}", "../".repeat(12), folder.path().join("vmlinux").display());
+        // It would be found, were its name put together of this; a program has code, a build ID and maybe more.
+        fs::copy(std::env::current_exe().unwrap(), folder.path().join("vmlinux")).unwrap();
+        let mut input = input("vm1=vsock:3", "b");
+        for of in [up.clone(), format!("00{up}"), String::new(), "0".to_owned()] {
+            input.facts.kernel.clone_from(&up);
+            input.facts.build_id = of;
+            assert_eq!(input.debug_file(), None);
+        }
+    }
+
+    #[test]
     fn an_index_of_what_a_domain_sent_is_for_that_domain_alone() {
         let cache = tempfile::tempdir().unwrap();
         let indices = Indices::new(cache.path());
