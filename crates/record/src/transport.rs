@@ -11,6 +11,7 @@ use std::{
     },
     process::{Child, Command, Stdio},
     thread,
+    time::{Duration, Instant},
 };
 
 use xweave_agent::in_own_session;
@@ -20,6 +21,9 @@ use crate::pace::SOON;
 
 /// The first of the reserved ports that are tried.
 const FIRST_PORT: u32 = 512;
+
+/// How long a child that was killed is waited for.
+const KILLED: Duration = Duration::from_millis(200);
 
 /// How an agent is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -283,7 +287,8 @@ impl End {
         }
     }
 
-    /// Ends the connection for good, so that threads that read from it or write to it wake up.
+    /// Ends the connection for good, so that threads that read from it or write to it wake up. A child that is killed is
+    /// waited for briefly: its kernel first takes its probes away, which can take many seconds.
     pub(crate) fn cut(&mut self) {
         match self {
             Self::Socket(socket) => {
@@ -292,8 +297,12 @@ impl End {
             }
             Self::Child(_) => {
                 self.signal(libc::SIGKILL);
-                if let Self::Child(child) = self {
-                    let _ = child.wait();
+                let deadline = Instant::now() + KILLED;
+                while !self.is_over() && Instant::now() < deadline {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                if !self.is_over() {
+                    self.let_go();
                 }
             }
             Self::LetGo => {}

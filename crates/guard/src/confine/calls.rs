@@ -149,9 +149,6 @@ const OF_PROGRAMS: &[libc::c_long] = &[
     libc::SYS_waitid,
     libc::SYS_recvfrom,
     libc::SYS_sendto,
-    // To end what it has started; Landlock keeps others' processes from it, from 6.12 on.
-    libc::SYS_kill,
-    libc::SYS_tgkill,
 ];
 
 /// Where nothing is opened by its name: what there is to read is open, or a [broker](crate::broker) opens it.
@@ -337,12 +334,10 @@ fn allowed(programs: bool, by_name: bool, broker: Option<i32>) -> Result<Rules, 
     let threads = vec![masked(0, bits(CLONE_THREAD), bits(CLONE_THREAD))?];
     let processes = vec![none_of(0, bits(NAMESPACES))?];
     when(libc::SYS_clone, vec![if programs { processes } else { threads }])?;
-    if !programs {
-        // To end itself, as abort does.
-        let itself = u64::from(std::process::id());
-        when(libc::SYS_tgkill, vec![vec![equal(0, itself)?]])?;
-        when(libc::SYS_kill, vec![vec![equal(0, itself)?]])?;
-    }
+    // To end itself, as abort does. Not what it has started: before 6.12 Landlock keeps no process of its user from it.
+    let itself = u64::from(std::process::id());
+    when(libc::SYS_tgkill, vec![vec![equal(0, itself)?]])?;
+    when(libc::SYS_kill, vec![vec![equal(0, itself)?]])?;
     // Its own limits, which it can lower.
     when(libc::SYS_prlimit64, vec![vec![equal(0, 0)?]])?;
     let harmless = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_PDEATHSIG, libc::PR_GET_DUMPABLE];

@@ -159,9 +159,10 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Where the import ends early; it may have ended itself, which is no failure.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // Where the import ends early. A confined process may signal nobody: then it ends with this process.
+        if self.process.kill().is_ok() {
+            let _ = self.process.wait();
+        }
     }
 }
 
