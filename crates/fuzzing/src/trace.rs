@@ -16,7 +16,11 @@ const FREE_ROWS: usize = 2 << 20;
 
 thread_local! {
     /// The trace directory that this thread's inputs are written to.
-    static FOLDER: TempDir = create_folder();
+    static FOLDER: TempDir = {
+        let folder = create_folder();
+        create_segment_folders(folder.path());
+        folder
+    };
 }
 
 /// Creates a folder where `TMPDIR` says (`scripts/fuzz` deletes that one), or in memory if possible: ext4 writes a file to
@@ -34,6 +38,13 @@ pub fn run(input: &[u8]) {
     });
 }
 
+/// Creates the folders within a trace directory that [`write_files`] writes to. Panics if they cannot be created.
+pub fn create_segment_folders(folder: &Path) {
+    for name in ["records", "events"] {
+        std::fs::create_dir_all(folder.join(name)).expect("a writable folder");
+    }
+}
+
 /// Writes the files that an input consists of, into the folder of a trace. Panics if they cannot be written.
 pub fn write_files(folder: &Path, input: &[u8]) {
     let [manifest, sites, records, events] = split_parts(input);
@@ -43,9 +54,7 @@ pub fn write_files(folder: &Path, input: &[u8]) {
         ("records/0.parquet", records),
         ("events/0-1.parquet", events),
     ] {
-        let file = folder.join(name);
-        file.parent().map(std::fs::create_dir_all).transpose().expect("a writable folder");
-        std::fs::write(file, bytes).expect("a writable folder");
+        std::fs::write(folder.join(name), bytes).expect("a writable folder");
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
 mod events;
+#[path = "../peak/child.rs"]
+mod peak;
 mod rows;
 mod sent;
 mod stage;

@@ -6,8 +6,6 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
-    mem,
-    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::LazyLock,
@@ -19,6 +17,8 @@ use object::{Object, ObjectSection};
 use serde_json::Value;
 use xweave_synthetic::agent::{self, Script};
 use xweave_wire::message::DomainInfo;
+
+use crate::peak::take_end;
 
 /// The types of a kernel that has two functions.
 static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| types("int length; struct item *next;"));
@@ -183,19 +183,8 @@ impl Recording {
         if self.status.is_some() {
             return;
         }
-        let id = libc::pid_t::try_from(self.child.id()).unwrap();
-        let mut status = 0;
-        // SAFETY: both are written, and zeros are a value of the structure of integers.
-        let (waited, usage) = unsafe {
-            let mut usage: libc::rusage = mem::zeroed();
-            (libc::wait4(id, &raw mut status, options, &raw mut usage), usage)
-        };
-        if waited != id {
-            return;
-        }
-        self.status = Some(ExitStatus::from_raw(status));
-        // Of itself and of what it waited for.
-        let largest = u64::try_from(usage.ru_maxrss).unwrap() << 10;
+        let Some((status, largest)) = take_end(self.child.id(), options) else { return };
+        self.status = Some(status);
         let (peak, domains) = (self.peak, self.domains);
         println!("at most {} MiB in the controller, {} MiB in one process", peak >> 20, largest >> 20);
         assert!(peak < OWN_MEMORY + domains * DOMAIN_MEMORY, "{domains} domains: {} MiB", peak >> 20);

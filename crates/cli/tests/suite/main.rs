@@ -12,6 +12,8 @@ mod fmt;
 mod measured;
 mod mistakes;
 mod mutated;
+#[path = "../peak/child.rs"]
+mod peak;
 mod record;
 mod records;
 mod taken_over;

@@ -1,14 +1,15 @@
 //! Runs of the program whose memory is measured, and limited.
 
 use std::{
-    ffi::OsString,
-    fs, io, mem,
-    os::unix::process::{CommandExt, ExitStatusExt},
+    fs, io,
+    os::unix::process::CommandExt,
     path::Path,
-    process::{Command, ExitStatus},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
+
+use crate::peak::take_end;
 
 /// How long a run may take, in a quiet machine a few seconds at most.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,7 +31,7 @@ pub struct Ran {
 #[expect(clippy::zombie_processes, reason = "wait4 waits for it, and tells its memory")]
 pub fn run(folder: &Path, arguments: &str, memory: u64) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
-    command.args(arguments.split_whitespace().map(OsString::from)).current_dir(folder);
+    command.args(arguments.split_whitespace()).current_dir(folder);
     let (printed, said) = (folder.join("printed"), folder.join("said"));
     command.stdout(fs::File::create(&printed).unwrap()).stderr(fs::File::create(&said).unwrap());
     let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
@@ -44,7 +45,7 @@ pub fn run(folder: &Path, arguments: &str, memory: u64) -> Ran {
     let mut child = command.spawn().unwrap();
     let until = Instant::now() + PATIENCE;
     let (status, peak) = loop {
-        if let Some(ended) = take_end(child.id()) {
+        if let Some(ended) = take_end(child.id(), libc::WNOHANG) {
             break ended;
         }
         if Instant::now() > until {
@@ -56,17 +57,4 @@ pub fn run(folder: &Path, arguments: &str, memory: u64) -> Ran {
     let [printed, said] = [printed, said].map(|file| String::from_utf8(fs::read(file).unwrap()).unwrap());
     let Some(status) = status.code() else { panic!("xweave {arguments}: {status}: {said}") };
     Ran { status, printed, said, peak }
-}
-
-/// How a child ended, and the most memory that it, or one that it waited for, had, in bytes.
-fn take_end(id: u32) -> Option<(ExitStatus, u64)> {
-    let id = libc::pid_t::try_from(id).unwrap();
-    let mut status = 0;
-    // SAFETY: both are written only, and zeros are a value of the structure of integers.
-    let (waited, usage) = unsafe {
-        let mut usage: libc::rusage = mem::zeroed();
-        (libc::wait4(id, &raw mut status, libc::WNOHANG, &raw mut usage), usage)
-    };
-    assert!(waited >= 0, "{}", io::Error::last_os_error());
-    (waited == id).then(|| (ExitStatus::from_raw(status), u64::try_from(usage.ru_maxrss).unwrap() << 10))
 }

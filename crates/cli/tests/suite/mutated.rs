@@ -85,7 +85,11 @@ fn try_mutations(
 fn traces_that_were_changed_in_a_few_places_harm_no_command() {
     try_mutations(
         "trace",
-        |folder, input| trace::write_files(&folder.join("trace"), input),
+        |folder, input| {
+            let folder = folder.join("trace");
+            trace::create_segment_folders(&folder);
+            trace::write_files(&folder, input);
+        },
         &["trace"],
         &[
             "flows trace",
