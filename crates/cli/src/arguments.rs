@@ -54,6 +54,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(split);
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let scale = match unit.trim() {
+        "us" | "µs" => 0.000_001,
         "ms" => 0.001,
         "s" | "" => 1.0,
         "m" | "min" => 60.0,
@@ -84,6 +85,7 @@ mod tests {
     fn durations_and_sizes_are_read_with_their_units() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("200us"), Ok(Duration::from_micros(200)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         for wrong in ["", "s", "-1s", "10y", "1e400s", "0", "0ms"] {
             assert!(duration(wrong).is_err(), "{wrong}");

@@ -13,6 +13,7 @@ use xweave_lab::{
 };
 use xweave_report::document;
 
+use crate::arguments::duration;
 use crate::called;
 use crate::failure::Failure;
 use crate::shown;
@@ -189,8 +190,8 @@ struct UpArgs {
     /// More kernel arguments for the emulated host.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     append: String,
-    /// CPUs of the emulated host; emulated in software, each is a thread of QEMU. By default 2 on hardware virtualization,
-    /// 1 in software.
+    /// CPUs of the emulated host; emulated in software, each is a thread of QEMU. By default 2; in software 1 where this
+    /// machine has no more, the QEMU is older than 11.1, or with --steady.
     #[arg(long, value_name = "N")]
     smp: Option<u32>,
     /// CPUs of each guest, 1 to 4; by default 2 under KVM and 1 under Xen.
@@ -200,6 +201,10 @@ struct UpArgs {
     /// busy machine.
     #[arg(long)]
     steady: bool,
+    /// KVM only, in software: CPUs of the emulated host that were idle for so long take as long to leave that, as real ones
+    /// do from deep idle states (100us and more).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    idle_exit_latency: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -329,6 +334,7 @@ fn up(args: UpArgs) -> Result<World, Error> {
         processors: args.smp,
         guest_processors: args.guest_smp,
         steady: args.steady,
+        idle_exit_latency: args.idle_exit_latency,
     };
     World::up(&options, &show)
 }

@@ -1,6 +1,7 @@
 //! Execution of the emulated host's instructions: by hardware, or by software.
 
 use serde::{Deserialize, Serialize};
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 /// Execution of the emulated host's instructions.
@@ -39,11 +40,13 @@ impl Accelerator {
         }
     }
 
-    /// Returns the number of processors of a host for which none is given. In software it is one: of two, which have a thread
-    /// each, QEMU 11.1 ends by its own assertion (`cpu_interrupt`, `bql_locked`) where guests' exits are measured.
-    pub fn processors(self) -> u32 {
+    /// Returns the number of processors of a host for which none is given: two, which are as many as show what one cannot. In
+    /// software one, unless they have `threads` of their own, and this machine has a processor for each.
+    pub fn processors(self, threads: bool) -> u32 {
+        let available = std::thread::available_parallelism().map_or(1, NonZero::get);
         match self {
             Self::Kvm => 2,
+            Self::Tcg if threads && available > 1 => 2,
             Self::Tcg => 1,
         }
     }
@@ -96,6 +99,14 @@ fn tsc_khz() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn emulated_processors_are_one_without_threads() {
+        assert_eq!(Accelerator::Kvm.processors(false), 2);
+        assert_eq!(Accelerator::Tcg.processors(false), 1);
+        let available = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(Accelerator::Tcg.processors(true), if available > 1 { 2 } else { 1 });
+    }
 
     #[test]
     fn emulated_processors_have_threads_if_asked_for() {

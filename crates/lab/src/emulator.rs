@@ -22,9 +22,6 @@ pub const QEMU: &str = "qemu-system-x86_64";
 /// and does not boot.
 const FIT: [u32; 3] = [11, 1, 0];
 
-/// Plugin that makes patched code visible to all emulated CPUs: an ELF library.
-const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/patched_code.so"));
-
 /// Packages of QEMU, of the suite that has the newest.
 const PACKAGES: [&str; 4] = [
     "qemu-system-x86/trixie-backports",
@@ -80,14 +77,10 @@ impl Emulator {
         Self::with(Some(root))
     }
 
-    /// Reports whether several emulated processors can have a thread each: see [`FIT`].
+    /// Reports whether it has the interface of the lab's plugins, so that several emulated processors can have a thread each:
+    /// see [`FIT`].
     pub fn is_fit(&self) -> bool {
         is_fit(&self.version)
-    }
-
-    /// Writes the plugin that this takes.
-    pub fn write_plugin(path: &Path) -> Result<()> {
-        fs::write(path, PLUGIN).at("write", path)
     }
 
     /// A command that starts it, with no arguments of a machine yet.

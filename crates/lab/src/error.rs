@@ -24,6 +24,11 @@ pub enum Error {
         "--steady is for worlds of Xen: emulated virtualization, which guests of KVM need, does not work with it"
     )]
     Steady,
+    /// CPUs cannot be made to leave idle slowly.
+    #[error(
+        "--idle-exit-latency is for hosts of KVM that QEMU 11.1 or newer emulates in software, and at most 1 s: leave it out"
+    )]
+    IdleExitLatency,
     /// A program that the lab needs is not installed.
     #[error("{program} is not installed: run scripts/setup, or install the Debian package {package}")]
     MissingProgram {

@@ -89,8 +89,6 @@ pub(crate) const HYPERVISOR: &str = "hypervisor";
 pub(crate) const KERNEL: &str = "vmlinuz";
 /// The host's initial file system.
 pub(crate) const INITRD: &str = "initrd";
-/// The plugin of the QEMU that emulates the host's processors in threads.
-pub(crate) const PLUGIN: &str = "patched_code.so";
 
 impl Kind {
     /// Its name, which is also the usual name of a world of this kind.

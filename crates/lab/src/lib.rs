@@ -32,6 +32,7 @@ mod kind;
 pub mod load;
 mod modules;
 mod newc;
+mod plugin;
 mod process;
 mod progress;
 mod runtime;

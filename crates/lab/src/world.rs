@@ -2,13 +2,14 @@
 
 use crate::accelerator::Accelerator;
 use crate::cache::Cache;
-use crate::emulator::{Emulator, QEMU};
+use crate::emulator::QEMU;
 use crate::error::{At, Error, Result};
 use crate::exec::client::{Address, ExecChild};
 use crate::exec::protocol::{Alive, Command, PORT};
 use crate::images::{Choice, Images};
 use crate::initrd;
-use crate::kind::{Boot, GUESTS, HYPERVISOR, KERNEL, Kind, PLUGIN, Qemu};
+use crate::kind::{Boot, GUESTS, HYPERVISOR, KERNEL, Kind, Qemu};
+use crate::plugin::Plugin;
 use crate::process::{Identity, last_lines, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
 use crate::runtime::{self, Description, Folder, MONITOR, State};
@@ -34,6 +35,8 @@ const ANSWER: Duration = Duration::from_secs(3);
 const MOST_GUESTS: u32 = 16;
 /// More than a machine's few cores can run side by side would show nothing new.
 const MOST_PROCESSORS: u32 = 16;
+/// Longest time that an emulated CPU takes to leave idle: `qemu/deep_idle.c` takes no longer one.
+const MOST_LATENCY: Duration = Duration::from_secs(1);
 /// Most processors of a guest: its network device has a queue for each.
 const MOST_GUEST_PROCESSORS: u32 = 4;
 
@@ -58,12 +61,15 @@ pub struct Options {
     pub timeout: Duration,
     /// More kernel arguments for the emulated host.
     pub append: String,
-    /// Processors of the emulated host, 1 to 16; by default as many as its execution bears at full speed.
+    /// Processors of the emulated host, 1 to 16; by default two, or one where QEMU emulates them in turns.
     pub processors: Option<u32>,
     /// Processors of each guest, 1 to 4; by default two under KVM, one under Xen.
     pub guest_processors: Option<u32>,
     /// Counts time in emulated instructions, so that the same work takes as long each time. For Xen only.
     pub steady: bool,
+    /// Time that the emulated host's CPUs take to leave idle after they were idle for at least as long, up to 1 s. For KVM,
+    /// in software.
+    pub idle_exit_latency: Option<Duration>,
 }
 
 impl Options {
@@ -83,6 +89,7 @@ impl Options {
             processors: None,
             guest_processors: None,
             steady: false,
+            idle_exit_latency: None,
         })
     }
 
@@ -198,6 +205,12 @@ impl World {
         if options.steady && options.kind != Kind::Xen {
             return Err(Error::Steady);
         }
+        if options
+            .idle_exit_latency
+            .is_some_and(|latency| options.kind != Kind::Kvm || latency > MOST_LATENCY)
+        {
+            return Err(Error::IdleExitLatency);
+        }
         let (folder, _lock) = runtime::create(&options.name)?;
         let result = Self::start(options, &folder, progress);
         if result.is_err() {
@@ -221,7 +234,8 @@ impl World {
         let token = random_hex(16)?;
         let token_file = folder.token_file();
         fs::write(&token_file, &token).at("write", &token_file)?;
-        let processors = options.processors.unwrap_or_else(|| accelerator.processors());
+        let threads = !options.steady && images.emulator.is_fit();
+        let processors = options.processors.unwrap_or_else(|| accelerator.processors(threads));
         let guest_processors = options.guest_processors.unwrap_or_else(|| options.kind.guest_processors());
         let guests = initrd::Guests { number: options.guests, processors: guest_processors };
         let own = initrd::world(&program, options.kind, &guests, &token).at("make", folder.initrd_file())?;
@@ -232,8 +246,6 @@ impl World {
         if let Some(hypervisor) = &images.hypervisor {
             folder.link(HYPERVISOR, hypervisor)?;
         }
-        Emulator::write_plugin(&folder.0.join(PLUGIN))?;
-
         let mut world = Self {
             name: options.name.clone(),
             folder: folder.clone(),
@@ -290,7 +302,7 @@ impl World {
             self.description.port = listener.local_addr().at("find a free port on", "127.0.0.1")?.port();
             drop(listener);
             self.folder.describe(&self.description)?;
-            let mut command = self.qemu(images, options);
+            let mut command = self.qemu(images, options)?;
             let mut child = start_daemon(&mut command, &self.folder.qemu_log(), &self.folder.pid_file())?;
             let machine = self.machine()?;
             // QEMU has its port before it opens the console's file, or has ended because it did not get it.
@@ -318,7 +330,7 @@ impl World {
         std::net::TcpStream::connect(("127.0.0.1", self.description.port)).is_ok()
     }
 
-    fn qemu(&self, images: &Images, options: &Options) -> process::Command {
+    fn qemu(&self, images: &Images, options: &Options) -> Result<process::Command> {
         let description = &self.description;
         let drive = |path: &Path, mode: &str| format!("file={},format=raw,if=virtio,{mode}", quoted(path));
         let mut command = images.emulator.command();
@@ -331,8 +343,14 @@ impl World {
             true => Accelerator::steady(),
             false => description.accelerator.arguments(threads),
         });
-        if threads && description.accelerator == Accelerator::Tcg {
-            command.args(["-plugin", &format!("./{PLUGIN}")]);
+        let emulated = description.accelerator == Accelerator::Tcg;
+        let patched_code = (threads && emulated).then_some(Plugin::PatchedCode);
+        let deep_idle = options.idle_exit_latency.map(|latency| Plugin::DeepIdle { latency });
+        if deep_idle.is_some() && !(emulated && images.emulator.is_fit()) {
+            return Err(Error::IdleExitLatency);
+        }
+        for plugin in patched_code.into_iter().chain(deep_idle) {
+            command.arg("-plugin").arg(plugin.install(&self.folder.0)?);
         }
         command.arg("-smp").arg(processors.to_string());
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
@@ -352,7 +370,7 @@ impl World {
             description.port
         ));
         command.args(["-device", "virtio-net-pci,netdev=lab,romfile="]);
-        command
+        Ok(command)
     }
 
     fn machine(&self) -> Result<Identity> {
