@@ -44,7 +44,7 @@ export interface VariedCause extends VariedShares {
   named: boolean;
   evidence: string[];
   remedy: string | null;
-  gain: { p50_ns: number; p99_ns: number };
+  gain: { remedied: 'gone' | 'steady'; p50_ns: number; p99_ns: number };
   example: Id;
 }
 

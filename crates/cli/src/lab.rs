@@ -192,7 +192,7 @@ struct UpArgs {
     append: String,
     /// CPUs of the emulated host; emulated in software, each is a thread of QEMU. By default 2; in software 1 where this
     /// machine has no more, the QEMU is older than 11.1, or with --steady.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", overrides_with = "smp")]
     smp: Option<u32>,
     /// CPUs of each guest, 1 to 4; by default 2 under KVM and 1 under Xen.
     #[arg(long, value_name = "N")]

@@ -15,12 +15,14 @@ mod frequency;
 mod processor;
 mod ready;
 mod trail;
+mod transit;
 
 use std::fmt;
 
 use xweave_trace::event::State;
 
 pub(crate) use self::processor::time_on_cpu;
+use self::transit::Transit;
 use crate::{
     connection::{EndId, Refused},
     disk::DiskId,
@@ -252,9 +254,8 @@ pub fn breakdown_at(machine: &Machine, cpu: CpuId, tid: u32, from: i64, to: i64)
 pub fn breakdown_of_handshake(machine: &Machine, asks: EndId, from: i64, to: i64) -> Vec<Piece> {
     let Some(answers) = machine.connections.peer(asks) else { return Vec::new() };
     let service = machine.connections.service(asks);
-    let link = Object::Link { from: asks.domain, to: answers.domain, service };
     let mut walk = BackwardWalk::new(machine);
-    walk.repeat(asks, from, from, to, link, TimeState::Network);
+    walk.repeat(asks, from, from, to, Transit::between(asks.domain, answers.domain, service));
     walk.pieces()
 }
 

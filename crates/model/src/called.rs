@@ -30,6 +30,23 @@ impl Recorders {
     }
 }
 
+/// What an object that takes time is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// The vCPUs of a guest, by its name.
+    Vcpus(String),
+    /// The kernel's threads that serve a guest's rings, by its name.
+    Vhost(String),
+    /// The threads of QEMU that are no vCPUs, and have not taken other names.
+    Qemu,
+    /// KVM's timer threads.
+    Pit,
+    /// The recorder's own processes.
+    Recorder,
+    /// Any other.
+    Other,
+}
+
 /// Threads that are alike.
 pub(crate) struct Like<'a> {
     /// As their kernel calls them; empty if that is not known.
@@ -43,6 +60,18 @@ pub(crate) struct Like<'a> {
 }
 
 impl<'a> Like<'a> {
+    /// What they are for, unless they are the recorder's.
+    pub(crate) fn role(&self) -> Role {
+        let guest = || self.guest.map(str::to_owned);
+        match (self.serve, guest()) {
+            (_, Some(guest)) if self.vcpus => Role::Vcpus(guest),
+            (Some(VHOST), Some(guest)) => Role::Vhost(guest),
+            (Some(PIT), _) => Role::Pit,
+            _ if self.name.starts_with(QEMU) => Role::Qemu,
+            _ => Role::Other,
+        }
+    }
+
     /// `vCPUs of vm1`, `vhost of vm1`, `nginx`; empty if nothing is known of them.
     pub(crate) fn called(&self) -> Cow<'a, str> {
         match self.guest {
@@ -71,11 +100,18 @@ fn link(name: &str) -> Option<&'static str> {
     (name == "exe").then_some("/proc/self/exe")
 }
 
+/// What [`served`] calls threads that serve rings.
+const VHOST: &str = "vhost";
+/// What it calls those that are timers.
+const PIT: &str = "kvm-pit";
+/// How QEMU's programs are called first, and its threads if they are not named (`qemu-system-x86`).
+const QEMU: &str = "qemu";
+
 /// What a thread is that serves rings or is the timer, and the process that runs the guest: the kernel calls it by that
 /// (`drivers/vhost/vhost.c`, `arch/x86/kvm/i8254.c`, Linux 6.1 to 6.12).
 pub(crate) fn served(name: &str) -> Option<(&'static str, u64)> {
     let is = |(prefix, is)| Some((is, name.strip_prefix(prefix)?.parse().ok()?));
-    [("vhost-", "vhost"), ("kvm-pit/", "kvm-pit")].into_iter().find_map(is)
+    [("vhost-", VHOST), ("kvm-pit/", PIT)].into_iter().find_map(is)
 }
 
 #[cfg(test)]
@@ -97,8 +133,13 @@ mod tests {
         let vhost = Like { name: "vhost-70", vcpus: false, guest, serve: Some("vhost") };
         let worker = Like { name: "iothread", vcpus: false, guest, serve: None };
         let other = |name| Like { name, vcpus: false, guest: None, serve: None };
-        let called = [vcpu, vhost, worker, other("nginx")].map(|like| like.called().into_owned());
+        let called = [&vcpu, &vhost, &worker, &other("nginx")].map(|like| like.called().into_owned());
         assert_eq!(called, ["vCPUs of vm1", "vhost of vm1", "iothread of vm1", "nginx"]);
+        let roles =
+            [vcpu, vhost, worker, other("vCPUs of vm1"), other("qemu-system-x86")].map(|like| like.role());
+        let vm1 = || "vm1".to_owned();
+        let known = [Role::Vcpus(vm1()), Role::Vhost(vm1()), Role::Other, Role::Other, Role::Qemu];
+        assert_eq!(roles, known);
         let called = ["kworker/1:0-eve", "kworker/u8:1", "ksoftirqd/1", "exe"]
             .map(|name| other(name).called().into_owned());
         assert_eq!(called, ["kworker", "kworker", "ksoftirqd", "/proc/self/exe"]);

@@ -369,6 +369,7 @@ impl Machine {
                     Ended::Interrupt {
                         access,
                         source: here.frames.last().map_or(Source::Other, |frame| frame.source),
+                        cpu,
                     }
                 };
                 here.waking = Some(id(other));

@@ -19,7 +19,7 @@ use crate::{
     wait::WaitedFor,
 };
 
-pub use crate::called::RECORDER;
+pub use crate::called::{RECORDER, Role};
 
 /// A number of [`Objects`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,6 +36,8 @@ pub struct Named {
     pub group: String,
     /// What it is: `thread`, `disk`, `lock`, `interrupts`, `vcpu`, `link` or `peer`.
     pub kind: &'static str,
+    /// What it is for, with those that are like it.
+    pub role: Role,
 }
 
 /// What more is known of why: as [`breakdown::Cause`], with the thread's number among [`Objects`].
@@ -176,11 +178,16 @@ impl Objects {
     fn called(&self, thread: Option<ThreadId>, text: &str, vcpu: Option<CpuId>, machine: &Machine) -> Called {
         if let Some(vcpu) = vcpu {
             let guest = self.domain(vcpu.domain);
-            return Called { one: format!("vCPU {} of {guest}", vcpu.cpu), all: format!("vCPUs of {guest}") };
+            return Called {
+                one: format!("vCPU {} of {guest}", vcpu.cpu),
+                all: format!("vCPUs of {guest}"),
+                role: Role::Vcpus(guest.to_owned()),
+            };
         }
         let tid = thread.map_or(0, |id| id.tid);
         if text.is_empty() {
-            return Called { one: format!("thread {tid}"), all: "threads without a name".to_owned() };
+            let all = "threads without a name".to_owned();
+            return Called { one: format!("thread {tid}"), all, role: Role::Other };
         }
         let process = thread.and_then(|id| Some(machine.threads.get(id)?.process)).unwrap_or(0);
         let domain = thread.map_or(0, |id| id.domain);
@@ -192,7 +199,10 @@ impl Objects {
         let like = Like { name: text, vcpus: false, guest, serve };
         let (all, one) = (like.called().into_owned(), format!("{}/{tid}", like.one()));
         let records = guest.is_none() && machine.recorders.has(domain, process, text);
-        Called { one, all: if records { RECORDER.to_owned() } else { all } }
+        match records {
+            true => Called { one, all: RECORDER.to_owned(), role: Role::Recorder },
+            false => Called { one, all, role: like.role() },
+        }
     }
 
     pub(crate) fn cause(&mut self, cause: breakdown::Cause, machine: &Machine, names: &Names) -> Cause {
@@ -231,9 +241,15 @@ impl Objects {
 
     fn name(&self, object: Object, thread: Called) -> Named {
         let domain = |number| self.domain(number).to_owned();
-        let named = |domain, kind, name: String, group: String| Named { domain, name, group, kind };
+        let named = |domain, kind, name: String, group: String| {
+            let role = Role::Other;
+            Named { domain, name, group, kind, role }
+        };
         match object {
-            Object::Thread(id) => named(domain(id.domain), "thread", thread.one, thread.all),
+            Object::Thread(id) => {
+                let Called { one, all, role } = thread;
+                Named { role, ..named(domain(id.domain), "thread", one, all) }
+            }
             Object::Disk(disk) => {
                 let name = self.disks.called(disk);
                 named(domain(disk.domain), "disk", name.clone(), name)
@@ -249,7 +265,8 @@ impl Objects {
             Object::Vcpu(cpu) => {
                 let name = format!("vCPU {} of {}", cpu.cpu, domain(cpu.domain));
                 let group = format!("vCPUs of {}", domain(cpu.domain));
-                named(self.hosts.get(&cpu.domain).cloned().unwrap_or_default(), "vcpu", name, group)
+                let host = self.hosts.get(&cpu.domain).cloned().unwrap_or_default();
+                Named { role: Role::Vcpus(domain(cpu.domain)), ..named(host, "vcpu", name, group) }
             }
             Object::Link { from, to, service } => {
                 let name = format!("connection to :{service}");
@@ -283,8 +300,9 @@ fn refused(why: Refusal) -> &'static str {
     }
 }
 
-/// A thread's name, and of those like it.
+/// A thread's name, and of those like it, and what these are for.
 struct Called {
     one: String,
     all: String,
+    role: Role,
 }

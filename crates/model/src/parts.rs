@@ -8,9 +8,10 @@ use serde::Serialize;
 use crate::{
     breakdown::TimeState,
     explanation::{Explained, Step},
-    objects::{Cause, Objects},
+    objects::{Cause, Objects, Role},
     power::Power,
     thread::between,
+    vcpu::exit_reason,
 };
 
 /// Adds time. Events may have any times: a sum stays at the most there is rather than begin anew.
@@ -84,14 +85,78 @@ pub struct Such {
     pub spent: TimeState,
     /// What more is known of why, in words.
     pub why: Option<String>,
-    /// Who had the processor meanwhile; or for what exits a vCPU was out of its guest: `io exits`.
-    pub by: Option<String>,
-    /// What the processor's saving of power had to do with it.
-    pub power: Option<Power>,
-    /// Whether interrupts of the host ran above a vCPU's thread.
-    pub interrupted: bool,
-    /// What else is told of what kept the transactions.
-    kept_for: &'static str,
+    /// Who had the processor meanwhile; or for what exits a vCPU was out of its guest.
+    pub by: Option<Who>,
+    /// What the objects are for.
+    pub role: Role,
+    /// What more is known of why.
+    pub reason: Option<Reason>,
+}
+
+/// Who did something, with those that are like it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Who {
+    /// What they are called: `nginx`, `vCPUs of vm1`, `io exits`.
+    pub name: String,
+    /// What they are.
+    pub is: Is,
+}
+
+/// What did something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Is {
+    /// Objects, for this.
+    Object(Role),
+    /// A vCPU's exits, for a reason by its name ([`exit_reason`](crate::vcpu::exit_reason)).
+    Exits(String),
+}
+
+/// What is known of why, without who or what it was: [`Cause`] has that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Another thread, or vCPU, had the processor.
+    Had,
+    /// It was sent again, as it was not answered, or refused.
+    Repeated,
+    /// A futex was waited for meanwhile.
+    Futex,
+    /// The other end of a pipe was.
+    Pipe,
+    /// A page of a file was.
+    PageFault,
+    /// A page that was swapped out was.
+    SwapIn,
+    /// It had not yet received what it then took up, and did not wait for it.
+    Earlier,
+    /// Another thread had received the request.
+    Moved,
+    /// Several things were sent before the answer came.
+    Ahead,
+    /// The processor saved power.
+    Power(Power),
+    /// Interrupts of the host ran above a vCPU's thread.
+    Interrupted,
+    /// The vCPU had come out of its guest.
+    Exited,
+}
+
+impl From<Cause> for Reason {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Had(_) => Self::Had,
+            Cause::Repeated(_) | Cause::Refused(..) => Self::Repeated,
+            Cause::Futex(_) => Self::Futex,
+            Cause::Data(..) | Cause::Room(..) => Self::Pipe,
+            Cause::PageOf(_) => Self::PageFault,
+            Cause::Swapped => Self::SwapIn,
+            Cause::Earlier => Self::Earlier,
+            Cause::Moved(_) => Self::Moved,
+            Cause::Ahead(_) => Self::Ahead,
+            Cause::Power(power) => Self::Power(power),
+            Cause::Interrupted => Self::Interrupted,
+            Cause::Exited(_) => Self::Exited,
+        }
+    }
 }
 
 impl Such {
@@ -108,22 +173,17 @@ impl Such {
             let (domain, group) = (named.domain.clone(), named.group.clone());
             let why = cause.map(|cause| objects.why_such(cause));
             let by = match cause {
-                Some(Cause::Had(other)) => Some(objects.named(other).group.clone()),
-                Some(Cause::Exited(_)) => why.clone(),
+                Some(Cause::Had(other)) => {
+                    let other = objects.named(other);
+                    Some(Who { name: other.group.clone(), is: Is::Object(other.role.clone()) })
+                }
+                Some(Cause::Exited(reason)) => {
+                    Some(Who { name: objects.why_such(Cause::Exited(reason)), is: Is::Exits(exit_reason(reason)) })
+                }
                 _ => None,
             };
-            let kept_for = match cause {
-                Some(Cause::Data(..) | Cause::Room(..)) => " at the other end of a pipe",
-                Some(Cause::PageOf(_)) => " for page faults",
-                Some(Cause::Swapped) => " for swap-ins",
-                _ => "",
-            };
-            let power = match cause {
-                Some(Cause::Power(power)) => Some(power),
-                _ => None,
-            };
-            let interrupted = cause == Some(Cause::Interrupted);
-            let such = Self { domain, group, kind: named.kind, spent, why, by, power, interrupted, kept_for };
+            let (role, reason) = (named.role.clone(), cause.map(Reason::from));
+            let such = Self { domain, group, kind: named.kind, spent, why, by, role, reason };
             add_ns(sums.entry(such).or_default(), ns);
         }
         sums
@@ -132,19 +192,26 @@ impl Such {
     /// What kept the transactions, and by whom.
     pub fn kept(&self) -> (String, Option<String>) {
         let (of, group) = (&self.domain, || Some(self.group.clone()));
+        let by = || self.by.as_ref().map(|by| by.name.clone());
         let (what, by) = match (self.spent, self.kind) {
             (TimeState::Ready | TimeState::Preempted, _) => {
-                (format!("{} waited for a CPU of {of}", self.group), self.by.clone())
+                (format!("{} waited for a CPU of {of}", self.group), by())
             }
             (TimeState::Running, _) => (format!("running in {of}"), group()),
             (TimeState::Network | TimeState::Retransmit, _) => (format!("on the network, {of}"), None),
             (TimeState::Queue | TimeState::Device | TimeState::Completion, "disk") => {
                 (format!("disk I/O of {of}"), group())
             }
-            (TimeState::Exit, _) => (format!("exits of {}", self.group), self.by.clone()),
+            (TimeState::Exit, _) => (format!("exits of {}", self.group), by()),
             (spent, _) => (format!("{} in {of}", spent.name()), group()),
         };
-        (what + self.kept_for, by)
+        let kept_for = match self.reason {
+            Some(Reason::Pipe) => " at the other end of a pipe",
+            Some(Reason::PageFault) => " for page faults",
+            Some(Reason::SwapIn) => " for swap-ins",
+            _ => "",
+        };
+        (what + kept_for, by)
     }
 }
 

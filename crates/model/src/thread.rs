@@ -116,6 +116,8 @@ pub enum Ended {
         access: Option<u64>,
         /// Whose it was.
         source: Source,
+        /// The processor that it came to.
+        cpu: u32,
     },
     /// It was seen to go on, and no wake-up was.
     Unseen,

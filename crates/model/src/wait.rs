@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_fault_within_a_read_is_told_as_a_fault() {
         let mut waits = CallWaits::default();
-        let disk = Ended::Interrupt { access: Some(1), source: crate::thread::Source::Other };
+        let disk = Ended::Interrupt { access: Some(1), source: crate::thread::Source::Other, cpu: 0 };
         waits.woken(READER, 50, 60, by(WRITER));
         waits.woken(READER, 70, 90, disk);
         let fault = Event { bytes: 25, ..event(Kind::SwapIn, 93, READER) };

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use xweave_trace::Domain;
 use xweave_wire::{
-    knob::{Setting, State},
+    knob::{Knob, Setting, State},
     message::{Reply, Request},
 };
 
@@ -51,6 +52,17 @@ pub(crate) fn make(capture: &mut Capture<'_>, settings: &Settings) -> Result<Vec
         capture.until(|_| Instant::now() >= settled)?;
     }
     Ok(made)
+}
+
+/// Describes domains as they are set while they are recorded, and not as they stood when their agents came.
+pub(crate) fn describe(domains: &mut [Domain], made: &[Made]) {
+    for Made { domain, state } in made {
+        if let (Knob::HaltPollNs, Some(domain)) =
+            (state.knob, domains.iter_mut().find(|known| known.name == *domain))
+        {
+            domain.settings.halt_poll_ns = state.value.parse().ok();
+        }
+    }
 }
 
 /// Has the domains put them back, and does not wait for it: also those of which nothing is recorded.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use xweave_flow::legs::bare;
 use xweave_vary::{
+    cause::Remedied,
     settings::Setting,
     variation::{Found, LITTLE, Segment, Times, Variation},
 };
@@ -142,8 +143,12 @@ pub(crate) fn gain(found: &Found, times: Times) -> String {
     let left = |now: u64, gain: i64| {
         format!("{} → {}", number::span(now), number::span(now.saturating_add_signed(gain.saturating_neg())))
     };
+    let remedied = match found.gain.remedied {
+        Remedied::Gone => "Without it",
+        Remedied::Steady => "If it did not vary",
+    };
     format!(
-        "If it did not vary: p99 {}, p50 {}.",
+        "{remedied}: p99 {}, p50 {}.",
         left(times.p99_ns, found.gain.p99_ns),
         left(times.p50_ns, found.gain.p50_ns)
     )

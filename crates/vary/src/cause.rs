@@ -2,7 +2,11 @@
 
 use serde::Serialize;
 use xweave_flow::legs::is_servers_socket;
-use xweave_model::{Power, TimeState, objects::RECORDER};
+use xweave_model::{
+    Power, TimeState,
+    objects::Role,
+    parts::{Is, Reason, Such, Who},
+};
 
 use crate::requests::Dimension;
 
@@ -62,6 +66,16 @@ pub enum Kind {
     Unknown,
 }
 
+/// What is left of a cause after its remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remedied {
+    /// Nothing.
+    Gone,
+    /// In each request as much as in the median one.
+    Steady,
+}
+
 /// What kept requests, and whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cause {
@@ -71,25 +85,29 @@ pub struct Cause {
     pub whom: String,
 }
 
-/// Who serves a guest's devices, as [`xweave_model::Objects`] calls such threads.
-pub(crate) const BACKENDS: [&str; 2] = ["vhost of ", "QEMU of "];
-
-/// How model calls the vCPUs of a guest.
-pub(crate) const VCPUS: &str = "vCPUs of ";
+impl Kind {
+    /// What there would be of it after its remedy. A vCPU that never sleeps never has to be woken; of others, what is usual
+    /// stays.
+    pub fn remedied(self) -> Remedied {
+        match self {
+            Self::VcpuHalted => Remedied::Gone,
+            _ => Remedied::Steady,
+        }
+    }
+}
 
 impl Cause {
     /// What such time means, and who did it, as far as that is known.
-    pub fn of(dimension: &Dimension) -> (Self, Option<&str>) {
+    pub fn of(dimension: &Dimension) -> (Self, Option<Who>) {
         let Dimension { segment, such } = dimension;
-        let why = |words: &str| such.why.as_deref().is_some_and(|why| why.starts_with(words));
-        let vcpu = such.group.starts_with(VCPUS);
-        let backend = BACKENDS.iter().any(|of| such.group.starts_with(of)) || such.group.starts_with("qemu");
-        let (running, by) = (such.spent == TimeState::Running, such.by.as_deref());
+        let vcpu = matches!(such.role, Role::Vcpus(_));
+        let backend = matches!(such.role, Role::Vhost(_) | Role::Qemu);
+        let (running, by) = (such.spent == TimeState::Running, such.by.clone());
         let kind = match such.spent {
             // Whatever the other one did meanwhile.
-            _ if why("futex") => Kind::Futex,
-            _ if why("swap-in") => Kind::SwapIn,
-            _ if why("page fault") => Kind::PageFault,
+            _ if such.reason == Some(Reason::Futex) => Kind::Futex,
+            _ if such.reason == Some(Reason::SwapIn) => Kind::SwapIn,
+            _ if such.reason == Some(Reason::PageFault) => Kind::PageFault,
             TimeState::Running if such.kind == "interrupts" => Kind::Interrupts,
             TimeState::Running if is_servers_socket(segment) || dimension.before_its_turn() => {
                 Kind::SocketQueue
@@ -98,7 +116,7 @@ impl Cause {
             TimeState::Preempted => Kind::VcpuPreempted,
             TimeState::Ready if vcpu => Kind::VcpuPreempted,
             TimeState::Ready if backend => Kind::BackendLate,
-            TimeState::Ready if by == Some(&such.group) => Kind::OwnThreads,
+            TimeState::Ready if by == Some(themselves(such)) => Kind::OwnThreads,
             TimeState::Ready => Kind::RunQueue,
             TimeState::Halted => Kind::VcpuHalted,
             TimeState::Waking if vcpu => Kind::VcpuHalted,
@@ -126,8 +144,9 @@ impl Cause {
             Kind::Interrupts | Kind::InterruptLate | Kind::Network | Kind::Retransmit => {
                 (such.domain.clone(), None)
             }
-            Kind::Disk | Kind::SwapIn | Kind::PageFault => (such.domain.clone(), Some(&*such.group)),
-            Kind::Futex | Kind::KernelLock => (such.domain.clone(), Some(&*such.group)),
+            Kind::Disk | Kind::SwapIn | Kind::PageFault | Kind::Futex | Kind::KernelLock => {
+                (such.domain.clone(), Some(themselves(such)))
+            }
             _ => (of_domain(), by),
         };
         debug_assert!(running || kind != Kind::Running);
@@ -138,7 +157,7 @@ impl Cause {
     pub fn of_frequency(dimension: &Dimension) -> Option<(Self, f64)> {
         let Dimension { such, .. } = dimension;
         let runs = matches!(Self::of(dimension).0.kind, Kind::Running | Kind::Interrupts);
-        let more = such.power.filter(|_| runs).map_or(0.0, Power::slowed);
+        let more = power(such).filter(|_| runs).map_or(0.0, Power::slowed);
         let whom = format!("{} in {}", such.group, such.domain);
         (more > 0.0).then_some((Self { kind: Kind::CpuFrequency, whom }, more))
     }
@@ -177,10 +196,10 @@ impl Cause {
 
     /// What can be done on kernels of today; nothing, where that is for the program's authors. Whether it was recorded in
     /// the `background` says what is left to do about xweave itself.
-    pub fn remedy(&self, by: Option<&str>, background: bool) -> Option<String> {
-        let by_vcpus = by.is_some_and(|by| by.starts_with(VCPUS));
+    pub fn remedy(&self, by: Option<&Is>, background: bool) -> Option<String> {
+        let by_vcpus = matches!(by, Some(Is::Object(Role::Vcpus(_))));
         let takes_cpus = matches!(self.kind, Kind::VcpuPreempted | Kind::BackendLate | Kind::RunQueue);
-        if takes_cpus && by == Some(RECORDER) {
+        if takes_cpus && by == Some(&Is::Object(Role::Recorder)) {
             return Some(if background {
                 "it was recorded with --background, which ranks xweave within its own autogroup and cgroup: turn autogroups off where \
                  that was (sysctl kernel.sched_autogroup_enabled=0), give xweave another CPU (taskset, cpuset), or record less (fewer \
@@ -226,16 +245,16 @@ impl Cause {
             Kind::PageFault => "touch the files before requests come (vmtouch, MAP_POPULATE), or give more memory".into(),
             Kind::Disk => "see who uses the disk: xweave explain DIR --machines".into(),
             Kind::Retransmit => "find what drops it: queues of devices and sockets that are too short".into(),
-            Kind::VcpuExits => match by {
-                Some("io exits") => "find the device that is emulated byte by byte (a serial console, IDE, VGA), and let the guest \
+            Kind::VcpuExits => match exits(by) {
+                Some("io") => "find the device that is emulated byte by byte (a serial console, IDE, VGA), and let the guest \
                                      use it less, or a virtio device instead"
                     .into(),
-                Some("npf exits" | "ept violation exits") => {
+                Some("npf" | "ept violation") => {
                     "let the guest's memory be there before it is used (prealloc=on, huge pages), and keep KSM, swap and balloons \
                      from it"
                         .into()
                 }
-                Some("interrupt exits") => {
+                Some("interrupt") => {
                     "keep the host's interrupts and timers off the vCPUs' CPUs (irqaffinity, isolcpus, nohz_full)".into()
                 }
                 _ => "see which exits: xweave explain DIR --machines".into(),
@@ -245,16 +264,72 @@ impl Cause {
     }
 }
 
+/// Those whose time it was.
+fn themselves(such: &Such) -> Who {
+    Who { name: such.group.clone(), is: Is::Object(such.role.clone()) }
+}
+
+/// What saving power had to do with it.
+pub(crate) fn power(such: &Such) -> Option<Power> {
+    match such.reason {
+        Some(Reason::Power(power)) => Some(power),
+        _ => None,
+    }
+}
+
+/// The reason of exits.
+fn exits(by: Option<&Is>) -> Option<&str> {
+    match by {
+        Some(Is::Exits(reason)) => Some(reason),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn programs_are_told_by_what_they_are_and_not_by_what_they_are_called() {
+        let of = |group: &str, role, by: (&str, Role)| {
+            let by = Who { name: by.0.into(), is: Is::Object(by.1) };
+            let such = Such {
+                domain: "host".into(),
+                group: group.into(),
+                kind: "thread",
+                spent: TimeState::Ready,
+                why: Some("futex 0x10 was waited for".into()),
+                by: Some(by),
+                role,
+                reason: Some(Reason::Had),
+            };
+            let (cause, by) = Cause::of(&Dimension { segment: "in host".into(), such });
+            (cause.kind, cause.remedy(by.as_ref().map(|by| &by.is), false).unwrap_or_default())
+        };
+        let vm1 = || "vm1".to_owned();
+        let shell = ("sh", Role::Other);
+        for (group, role, kind) in [
+            ("vCPUs of vm1", Role::Vcpus(vm1()), Kind::VcpuPreempted),
+            ("vCPUs of vm1", Role::Other, Kind::RunQueue),
+            ("vhost of vm1", Role::Vhost(vm1()), Kind::BackendLate),
+            ("vhost of vm1", Role::Other, Kind::RunQueue),
+        ] {
+            assert_eq!(of(group, role, shell.clone()).0, kind, "{group}");
+        }
+        let [itself, other] = [Role::Recorder, Role::Other].map(|role| {
+            let by = ("xweave itself", role);
+            of("nginx", Role::Other, by).1
+        });
+        assert!(itself.contains("--background") && !other.contains("--background"), "{itself}\n{other}");
+    }
+
+    #[test]
     fn what_is_to_be_done_about_xweave_itself_is_not_what_was_done_already() {
         let cause = |kind| Cause { kind, whom: "vCPUs of vm1".into() };
+        let [recorder, shell] = [Role::Recorder, Role::Other].map(Is::Object);
         for kind in [Kind::VcpuPreempted, Kind::BackendLate, Kind::RunQueue] {
             let [before, after] =
-                [false, true].map(|background| cause(kind).remedy(Some(RECORDER), background).unwrap());
+                [false, true].map(|background| cause(kind).remedy(Some(&recorder), background).unwrap());
             assert!(before.contains("record with --background"), "{before}");
             assert!(!before.contains("autogroup"), "{before}");
             assert!(after.contains("was recorded with --background"), "{after}");
@@ -264,7 +339,7 @@ mod tests {
             );
             // Of others nothing changes.
             let [before, after] =
-                [false, true].map(|background| cause(kind).remedy(Some("sh"), background).unwrap());
+                [false, true].map(|background| cause(kind).remedy(Some(&shell), background).unwrap());
             assert_eq!(before, after);
             assert!(!before.contains("background"), "{before}");
         }

@@ -4,7 +4,7 @@
 //! were otherwise, their waits have to be worked out anew (Lindley, The Theory of Queues with a Single Server, 1952): a
 //! request is taken up when it has come and the thread is through with the one before.
 
-use crate::shares::median;
+use crate::cause::Remedied;
 
 /// Requests that come to a queue: each time in nanoseconds, in the order of the requests.
 #[derive(Clone, Debug, Default)]
@@ -93,11 +93,11 @@ impl Queue {
         (0..self.len()).map(|at| self.queued[at] - waits[at] + self.served[at]).collect()
     }
 
-    /// The times of the requests, `whole` until now, if that part took its median in each; they [wait](Self::waits) for so
+    /// The times of the requests, `whole` until now, with what is left of that part in each; they [wait](Self::waits) for so
     /// long now.
-    pub fn without(&self, whole: &[f64], waits: &[f64], part: &Part) -> Vec<f64> {
+    pub fn without(&self, whole: &[f64], waits: &[f64], part: &Part, remedied: Remedied) -> Vec<f64> {
         let Part { before, serving, behind } = part;
-        let usual = [before, serving, behind].map(|of| median(of));
+        let usual = [before, serving, behind].map(|of| remedied.left(of));
         let came: Vec<f64> = (0..self.len()).map(|at| self.came(at) - before[at] + usual[0]).collect();
         let mut takes = self.takes(waits);
         takes.iter_mut().zip(serving).for_each(|(takes, part)| *takes += usual[1] - part);
@@ -185,10 +185,10 @@ mod tests {
             // Both see the same requests.
             let tried = simulate(10_000, (load, burst), seed, |random| rarely(random) * 0.0).whole;
             let [told, is, before, alone] = [
-                &queue.without(&whole, &queue.waits(), &part),
+                &queue.without(&whole, &queue.waits(), &part, Remedied::Steady),
                 &tried,
                 &whole,
-                &without(&whole, &part.serving),
+                &without(&whole, &part.serving, Remedied::Steady),
             ]
             .map(|times| Spread::of(times));
             for (told, is, before) in
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_part_that_is_always_as_long_changes_nothing() {
         let Simulated { whole, queue, part } = simulate(500, (0.6, 1), 9, |_| 0.25);
-        let same = queue.without(&whole, &queue.waits(), &part);
+        let same = queue.without(&whole, &queue.waits(), &part, Remedied::Steady);
         assert!(whole.iter().zip(&same).all(|(one, other)| (one - other).abs() < 1e-9));
     }
 

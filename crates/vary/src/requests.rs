@@ -6,7 +6,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use xweave_flow::legs::is_servers_socket;
-use xweave_model::{Explained, Objects, Step, parts::Such};
+use xweave_model::{
+    Explained, Objects, Step,
+    objects::Role,
+    parts::{Reason, Such},
+};
 
 /// Entries of vectors that are kept: some 128 MB.
 const ENTRIES: usize = 8 << 20;
@@ -26,7 +30,7 @@ pub struct Dimension {
 impl Dimension {
     /// Whether a thread had not taken the request up yet, and may have run for others.
     pub(crate) fn before_its_turn(&self) -> bool {
-        self.such.why.as_deref().is_some_and(|why| why.starts_with("before it took this up"))
+        self.such.reason == Some(Reason::Earlier)
     }
 }
 
@@ -191,7 +195,8 @@ impl Requests {
         }
         if self.dimensions.len() >= DIMENSIONS {
             // A trace can have any number of names: what comes late is told without them.
-            (dimension.such.why, dimension.such.by) = (None, None);
+            (dimension.such.why, dimension.such.by, dimension.such.reason) = (None, None, None);
+            dimension.such.role = Role::Other;
             dimension.such.group = "others".into();
             dimension.segment = "elsewhere".into();
             if let Some(known) = self.numbers.get(&dimension) {

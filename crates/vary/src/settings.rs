@@ -4,11 +4,15 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xweave_model::{Objects, TimeState};
+use xweave_model::{
+    Objects, TimeState,
+    objects::Role,
+    parts::{Is, Reason, Who},
+};
 use xweave_trace::{Domain, manifest::Settings};
 
 use crate::{
-    cause::{BACKENDS, Cause, Kind, VCPUS},
+    cause::{Cause, Kind},
     requests::{Dimension, Request, Requests},
 };
 
@@ -78,17 +82,20 @@ impl What {
     /// The setting that such time may be about, the domain whose it is, and which share of the time it is.
     fn of(dimension: &Dimension, objects: &Objects) -> Option<(Self, String, f64)> {
         let such = &dimension.such;
-        let (kind, by) = (Cause::of(dimension).0.kind, such.by.as_deref().unwrap_or_default());
+        let kind = Cause::of(dimension).0.kind;
+        let by = |name: &str| such.by.as_ref().is_some_and(|by| by.name == name);
+        let by_pit = matches!(&such.by, Some(Who { is: Is::Object(Role::Pit), .. }));
         let takes_cpu = matches!(such.spent, TimeState::Ready | TimeState::Preempted);
         let preempts = kind == Kind::VcpuPreempted && takes_cpu;
         let own = |what| Some((what, such.domain.clone(), 1.0));
-        if takes_cpu && by == "ksmd" {
+        if takes_cpu && by("ksmd") {
             return own(Self::Ksm);
         }
-        if preempts && by.starts_with("kvm-pit") {
+        if preempts && by_pit {
             return own(Self::KvmPit);
         }
-        if preempts && by == "ksoftirqd" || such.group.starts_with(VCPUS) && such.interrupted {
+        let above_vcpu = matches!(such.role, Role::Vcpus(_)) && such.reason == Some(Reason::Interrupted);
+        if preempts && by("ksoftirqd") || above_vcpu {
             return own(Self::Interrupts);
         }
         if let Some((_, share)) = Cause::of_frequency(dimension) {
@@ -110,7 +117,10 @@ impl What {
 
 /// The guest whose device the thread serves that took the time.
 fn served(dimension: &Dimension) -> Option<&str> {
-    BACKENDS.iter().find_map(|of| dimension.such.group.strip_prefix(of))
+    match &dimension.such.role {
+        Role::Vhost(guest) => Some(guest),
+        _ => None,
+    }
 }
 
 /// What settings may have cost these requests.

@@ -11,7 +11,7 @@ use xweave_trace::{Manifest, Trace};
 use self::looked::Looked;
 use crate::{
     bootstrap::Bounds,
-    cause::Kind,
+    cause::{Kind, Remedied},
     requests::Requests,
     settings::{Setting, costs, settings},
     shares::{Share, Spread},
@@ -173,6 +173,8 @@ pub struct By {
 /// By how much the requests' times would be less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Gain {
+    /// What would be left of the cause.
+    pub remedied: Remedied,
     /// Half are at most so long.
     pub p50_ns: i64,
     /// All but one in a hundred.
@@ -205,7 +207,7 @@ pub struct Found {
     pub evidence: Vec<String>,
     /// What can be done, if anything can be on kernels of today.
     pub remedy: Option<String>,
-    /// What that would gain, if it took away all that varies of it.
+    /// What that would gain, if it took away all of it or all that varies of it.
     pub gain: Gain,
     /// The slowest request that it kept most of the time.
     pub example: u64,

@@ -106,7 +106,7 @@ function causes(page: Page, of: Varied): Child {
     h('b', {}, because(cause)),
     cause.segment ? `; mostly at: ${cause.segment}` : null,
     h('div', { class: 'soft' }, cause.evidence.join('; ')),
-    cause.remedy ? h('div', {}, `Try: ${cause.remedy}. If it did not vary: ${gain(cause)}.`) : null,
+    cause.remedy ? h('div', {}, `Try: ${cause.remedy}. ${cause.gain.remedied === 'gone' ? 'Without it' : 'If it did not vary'}: ${gain(cause)}.`) : null,
     h('div', { class: 'soft' }, 'A slow one: ', link(page, of, cause.example)),
   ];
   const first = of.causes.all.filter((cause) => cause.named).slice(0, NAMED);

@@ -4,7 +4,7 @@
 //! ended it alone, but by what was asked: before the request was received, nobody had anything to do for it; after that, what
 //! other clients sent did not end a wait for it.
 
-use super::{Answer, BackwardWalk, Cause, Exchange, Object, TimeState};
+use super::{Answer, BackwardWalk, Cause, Exchange, Object, TimeState, transit::Transit};
 use crate::{
     connection::{Awaited, EndId, Sent},
     thread::{Ended, ThreadId, ThreadState},
@@ -50,8 +50,7 @@ impl BackwardWalk<'_> {
             if let Some(Ended::Thread { .. }) = over {
                 return None;
             }
-            let remote = Object::Remote { domain: id.domain, service };
-            self.repeat(end, asked, from, to, remote, TimeState::Waiting);
+            self.repeat(end, asked, from, to, Transit::from_remote(id.domain, service));
             return Some(false);
         };
         // In one kernel the sender itself wakes who waits.
@@ -64,12 +63,12 @@ impl BackwardWalk<'_> {
         if direct {
             return None;
         }
-        let link = Object::Link { from: peer.domain, to: id.domain, service };
         let since = sent.map_or(asked, |sent| sent.time);
-        let spent = self.on_its_way(peer.domain, since, to);
+        let lost = self.may_be_lost(peer.domain, since, to);
+        let link = Transit::to(id, peer.domain, service).unless(lost);
         let Some(sent) = sent else {
             // The kernel at the other end answered.
-            self.repeat(end, asked, from, to, link, spent);
+            self.repeat(end, asked, from, to, link);
             return Some(false);
         };
         // What had to be sent again was on its way since it was sent first: what the thread did before it
@@ -77,12 +76,12 @@ impl BackwardWalk<'_> {
         let first = sent.time.min(to);
         if first < from && connections.repeated(end, first, to).is_some() {
             let first = first.max(begin);
-            self.repeat(end, sent.time, first, to, link, spent);
+            self.repeat(end, sent.time, first, to, link);
             self.answer(end, peer, sent, begin, first);
             return Some(true);
         }
         let first = first.max(from);
-        self.repeat(end, sent.time, first, to, link, spent);
+        self.repeat(end, sent.time, first, to, link);
         self.answer(end, peer, sent, from, first);
         Some(false)
     }
@@ -141,14 +140,13 @@ impl BackwardWalk<'_> {
             let service = connections.service(asks);
             return Some(match connections.peer(asks) {
                 None => {
-                    let remote = Object::Remote { domain: id.domain, service };
-                    self.repeat(asks, begin, begin, to, remote, TimeState::Waiting);
+                    self.repeat(asks, begin, begin, to, Transit::from_remote(id.domain, service));
                     true
                 }
                 Some(peer) => {
-                    let link = Object::Link { from: peer.domain, to: id.domain, service };
-                    let spent = self.on_its_way(peer.domain, from, to);
-                    self.repeat(asks, from, from, to, link, spent);
+                    let lost = self.may_be_lost(peer.domain, from, to);
+                    let link = Transit::to(id, peer.domain, service).unless(lost);
+                    self.repeat(asks, from, from, to, link);
                     false
                 }
             });
@@ -191,7 +189,6 @@ impl BackwardWalk<'_> {
     pub(super) fn request_on_its_way(&mut self, id: ThreadId, asks: EndId, begin: i64, to: i64) {
         let machine = self.machine;
         let service = machine.connections.service(asks);
-        let link = Object::Link { from: asks.domain, to: id.domain, service };
         let sent = machine.connections.sent(asks, begin, begin);
         let mut sending = Vec::new();
         if let Some(sent) = sent {
@@ -206,8 +203,9 @@ impl BackwardWalk<'_> {
             }));
         }
         let since = sending.last().map_or(begin, |(_, until, _)| *until);
-        let spent = self.on_its_way(id.domain, since, to);
-        self.repeat(asks, begin, since, to, link, spent);
+        let lost = self.may_be_lost(id.domain, since, to);
+        let link = Transit::to(id, asks.domain, service).unless(lost);
+        self.repeat(asks, begin, since, to, link);
         if let Some(Sent { thread: who, .. }) = sent {
             let mut sender = self.on.clone();
             sender.truncate(sender.iter().position(|on| *on == who).unwrap_or_default());
@@ -218,37 +216,6 @@ impl BackwardWalk<'_> {
             }
             (self.on, self.note) = outer;
         }
-    }
-
-    /// What the time is spent on in which something is on its way to or from a domain: that it was received, or something
-    /// sent later, may be among what was lost there.
-    fn on_its_way(&self, domain: u8, since: i64, to: i64) -> TimeState {
-        let lost = self.machine.threads.lost(domain, since.min(to), to);
-        if lost { TimeState::Unknown } else { TimeState::Network }
-    }
-
-    /// Something that was sent at `since` was on its way, of which the time between two moments is told: until it
-    /// was last sent again it did not arrive.
-    pub(super) fn repeat(
-        &mut self,
-        end: EndId,
-        since: i64,
-        from: i64,
-        to: i64,
-        object: Object,
-        spent: TimeState,
-    ) {
-        let connections = &self.machine.connections;
-        let Some((last, count)) = connections.repeated(end, since.min(from), to) else {
-            return self.add(from, to, object, spent);
-        };
-        let last = last.clamp(from, to);
-        let cause = match connections.refused(end, since.min(from), last) {
-            Some(refused) => Cause::Refused(count, refused),
-            None => Cause::Repeated(count),
-        };
-        self.add(last, to, object, spent);
-        self.because(from, last, object, TimeState::Retransmit, Some(cause));
     }
 }
 

@@ -5,6 +5,7 @@
 mod calls;
 mod power;
 mod quota;
+mod transit;
 
 use proptest::prelude::*;
 use xweave_model::{

@@ -5,7 +5,7 @@ use xweave_model::Outcome;
 use xweave_report::{View, variation};
 use xweave_vary::{
     Variation,
-    cause::Kind,
+    cause::{Kind, Remedied},
     settings::{Setting, What},
     variation::{By, Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
 };
@@ -56,7 +56,7 @@ fn found(kind: Kind, cause: &str, by: &[(&str, u64)], of_variance: f64) -> Found
             "3.10 ms in each of the slowest 12, 20 µs in typical ones".into(),
         ],
         remedy: (kind != Kind::Running).then(|| "let KVM poll before it halts a vCPU".into()),
-        gain: Gain { p50_ns: 20_000, p99_ns: 3_100_000 },
+        gain: Gain { remedied: Remedied::Steady, p50_ns: 20_000, p99_ns: 3_100_000 },
         example: 17,
     }
 }

@@ -3,12 +3,12 @@
 use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
 
 use xweave_flow::legs::is_servers_socket;
-use xweave_model::{Power, format::span};
+use xweave_model::{Power, format::span, parts::Who};
 
 use super::{By, Found, Gain, Others, Segment, Shares, whole};
 use crate::{
     bootstrap::bounds,
-    cause::{Cause, Kind},
+    cause::{Cause, Kind, Remedied, power},
     counterfactual::without,
     queue::{Part, Queue},
     requests::{Request, Requests},
@@ -32,7 +32,7 @@ pub(super) struct Looked<'r> {
     /// What kept them: each cause once.
     causes: Vec<Cause>,
     /// Of each dimension, its cause's place in these, and who did it.
-    cause_of: Vec<(usize, Option<String>)>,
+    cause_of: Vec<(usize, Option<Who>)>,
     /// The same of what it took longer at a low frequency, and which share of it that is.
     slowed: Vec<Option<(usize, f64)>>,
     waits: Option<Waits>,
@@ -57,7 +57,7 @@ struct Waits {
 struct Amount<'r> {
     segment: usize,
     cause: usize,
-    by: Option<&'r str>,
+    by: Option<&'r Who>,
     power: Option<Power>,
     ns: f64,
     /// While the request waited in the queue for others to be served.
@@ -67,7 +67,7 @@ struct Amount<'r> {
 /// Of a cause: who did it, and in which segments it was, in nanoseconds.
 #[derive(Clone, Default)]
 struct Told<'r> {
-    by: BTreeMap<&'r str, f64>,
+    by: BTreeMap<&'r Who, f64>,
     segments: BTreeMap<usize, f64>,
     /// Of each request that had any: how long what its CPU saved power with took.
     power: BTreeMap<Power, BTreeMap<usize, f64>>,
@@ -93,7 +93,7 @@ impl<'r> Looked<'r> {
         let (mut cause_of, mut slowed) = (Vec::new(), Vec::new());
         for dimension in requests.dimensions() {
             let (cause, by) = Cause::of(dimension);
-            cause_of.push((numbered(cause), by.map(str::to_owned)));
+            cause_of.push((numbered(cause), by));
             slowed.push(Cause::of_frequency(dimension).map(|(cause, share)| (numbered(cause), share)));
         }
         let (spread, ranks) = (Spread::of(times), Ranks::of(times));
@@ -147,8 +147,8 @@ impl<'r> Looked<'r> {
         let split = move |(number, ns): &(u32, u64)| {
             let segment = self.segment_of[*number as usize];
             let (cause, by) = &self.cause_of[*number as usize];
-            let power = self.requests.dimensions()[*number as usize].such.power;
-            let (by, ns) = (by.as_deref(), *ns as f64);
+            let power = power(&self.requests.dimensions()[*number as usize].such);
+            let (by, ns) = (by.as_ref(), *ns as f64);
             let own = Amount { segment, cause: *cause, by, power, ns, waiting: false };
             let Some(waits) = self.waits.as_ref().filter(|waits| waits.socket == segment) else {
                 let Some((cause, share)) = self.slowed[*number as usize] else {
@@ -188,7 +188,7 @@ impl<'r> Looked<'r> {
                 p50_ns: whole(p50),
                 p99_ns: whole(p99),
                 shares,
-                if_steady: Spread::of(&without(self.times, column)).into(),
+                if_steady: Spread::of(&without(self.times, column, Remedied::Steady)).into(),
                 others: self.requests.others(self.all, name).map(|others| self.crowd(&others)),
                 spent_ns,
             }
@@ -262,9 +262,9 @@ impl<'r> Looked<'r> {
         steady: bool,
     ) -> Found {
         let cause = &self.causes[which];
-        let mut offenders: Vec<By> =
-            by.into_iter().map(|(who, ns)| By { who: who.to_owned(), ns: whole(ns) }).collect();
-        offenders.sort_by_key(|by| Reverse(by.ns));
+        let mut most: Vec<(&Who, u64)> = by.into_iter().map(|(who, ns)| (who, whole(ns))).collect();
+        most.sort_by_key(|(_, ns)| Reverse(*ns));
+        let offenders: Vec<By> = most.iter().map(|(who, ns)| By { who: who.name.clone(), ns: *ns }).collect();
         let segment = segments
             .into_iter()
             .max_by(|one, other| one.1.total_cmp(&other.1))
@@ -278,7 +278,7 @@ impl<'r> Looked<'r> {
         Found {
             kind: cause.kind,
             cause: cause.words(),
-            remedy: cause.remedy(first.as_deref(), self.background),
+            remedy: cause.remedy(most.first().map(|(who, _)| &who.is), self.background),
             by: first,
             requests: column.iter().filter(|ns| **ns > 0.0).count() as u64,
             ns,
@@ -290,19 +290,24 @@ impl<'r> Looked<'r> {
                 .chain(saved(&power))
                 .collect(),
             offenders,
-            gain: Gain { p50_ns: less(before.p50, after.p50), p99_ns: less(before.p99, after.p99) },
+            gain: Gain {
+                remedied: cause.kind.remedied(),
+                p50_ns: less(before.p50, after.p50),
+                p99_ns: less(before.p99, after.p99),
+            },
             example: example.map_or(0, |at| self.all[at].id),
         }
     }
 
-    /// The requests' times, if that cause took its median time in each.
+    /// The requests' times with what is left of that cause after its remedy.
     fn without(&self, which: usize, column: &[f64]) -> Vec<f64> {
+        let remedied = self.causes[which].kind.remedied();
         let Some(Waits { queue, socket, server, waits, .. }) = &self.waits else {
-            return without(self.times, column);
+            return without(self.times, column, remedied);
         };
         // What is a wait for others is gone with them.
         if matches!(self.causes[which].kind, Kind::SocketQueue | Kind::BatchArrival) {
-            return without(self.times, column);
+            return without(self.times, column, remedied);
         }
         let zeros = || vec![0.0; self.all.len()];
         let mut part = Part { before: zeros(), serving: zeros(), behind: zeros() };
@@ -315,7 +320,7 @@ impl<'r> Looked<'r> {
             };
             of[at] += ns;
         }
-        queue.without(self.times, waits, &part)
+        queue.without(self.times, waits, &part, remedied)
     }
 }
 

@@ -19,6 +19,8 @@ fn settings_are_made_when_all_is_woven_and_put_back_before_it_is_taken_out() {
     let outcome = scripted::record(&options(&stage, "host"), PACE, agents, &mut |_| {}).unwrap();
     let [made] = &*outcome.settings else { panic!("{:?}", outcome.settings) };
     assert_eq!((&*made.domain, made.state.knob, &*made.state.value), ("host", Knob::HaltPollNs, "0"));
+    let host = &outcome.manifest.domains[0];
+    assert_eq!((&*host.name, host.settings.halt_poll_ns), ("host", Some(0)), "as it is while it is recorded");
     let asked = asked.lock().unwrap();
     let steps = ["Weave", "Set", "Start", "Drain", "Off", "Unset", "Stop"];
     let told: Vec<_> = asked.iter().filter(|asked| steps.contains(&&***asked)).collect();

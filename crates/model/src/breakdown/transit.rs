@@ -1,0 +1,109 @@
+//! What is on its way from one end of a connection to the other: how long it was, and how long a vCPU that had halted took to
+//! run again when it had come.
+
+use super::{BackwardWalk, Cause, Object, TimeState};
+use crate::{
+    connection::EndId,
+    thread::{Ended, Source, ThreadId, ThreadState},
+    vcpu::CpuId,
+};
+
+/// Something that was on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transit {
+    /// Where.
+    object: Object,
+    /// What time there is spent on.
+    spent: TimeState,
+    /// The thread that waited for it, if that is known.
+    receiver: Option<ThreadId>,
+}
+
+impl Transit {
+    /// From a domain to the thread that waits for it.
+    pub fn to(receiver: ThreadId, from: u8, service: u16) -> Self {
+        let object = Object::Link { from, to: receiver.domain, service };
+        Self { object, spent: TimeState::Network, receiver: Some(receiver) }
+    }
+
+    /// From one domain to another, whoever takes it there.
+    pub fn between(from: u8, to: u8, service: u16) -> Self {
+        Self { object: Object::Link { from, to, service }, spent: TimeState::Network, receiver: None }
+    }
+
+    /// From where nothing is recorded: whatever was done there is a part of it.
+    pub fn from_remote(domain: u8, service: u16) -> Self {
+        Self { object: Object::Remote { domain, service }, spent: TimeState::Waiting, receiver: None }
+    }
+
+    /// The same; or nothing is known of it if events were `lost`.
+    pub fn unless(self, lost: bool) -> Self {
+        Self { spent: if lost { TimeState::Unknown } else { self.spent }, ..self }
+    }
+}
+
+impl BackwardWalk<'_> {
+    /// Reports whether events were lost in a domain that may have told that something was received there, or sent later.
+    pub(super) fn may_be_lost(&self, domain: u8, since: i64, to: i64) -> bool {
+        self.machine.threads.lost(domain, since.min(to), to)
+    }
+
+    /// Something that was sent at `since` was on its way, of which the time between two moments is told: until it
+    /// was last sent again it did not arrive.
+    pub(super) fn repeat(&mut self, end: EndId, since: i64, from: i64, to: i64, transit: Transit) {
+        let connections = &self.machine.connections;
+        let Some((last, count)) = connections.repeated(end, since.min(from), to) else {
+            return self.arrive(from, to, transit);
+        };
+        let last = last.clamp(from, to);
+        let cause = match connections.refused(end, since.min(from), last) {
+            Some(refused) => Cause::Refused(count, refused),
+            None => Cause::Repeated(count),
+        };
+        self.arrive(last, to, transit);
+        self.because(from, last, transit.object, TimeState::Retransmit, Some(cause));
+    }
+
+    /// Something was on its way between two moments, and then there. If it woke a vCPU that had halted, the time from then
+    /// until that was inside its guest is the vCPU's.
+    fn arrive(&mut self, from: i64, to: i64, transit: Transit) {
+        let Transit { object, spent, receiver } = transit;
+        let woken = receiver.filter(|_| spent == TimeState::Network);
+        let Some((cpu, woken, entered)) = woken.and_then(|receiver| self.woken_vcpu(receiver, from, to)) else {
+            return self.add(from, to, object, spent);
+        };
+        self.add(entered, to, object, spent);
+        if let Some(vcpu) = self.machine.vcpus.of(cpu, woken) {
+            self.in_host(cpu, vcpu, woken, entered);
+        }
+        self.add(from, woken, object, spent);
+    }
+
+    /// The vCPU that had halted, and was woken between two times to take up what a thread then got; when it was woken, and when
+    /// it was inside the guest. It is known by this:
+    ///
+    /// - an interrupt of the network that came to the vCPU ended the thread's wait at the second time,
+    /// - the vCPU's last sleep before that was ended by a thread of its host which is no vCPU of the same guest, as vhost's
+    ///   does when it raises the interrupt (`irqfd_wakeup`, virt/kvm/eventfd.c, 6.12), and
+    /// - the vCPU has run no thread of its guest since, so that nothing else was done before the interrupt.
+    fn woken_vcpu(&self, receiver: ThreadId, from: i64, to: i64) -> Option<(CpuId, i64, i64)> {
+        let machine = self.machine;
+        let cpu = match machine.threads.line(receiver, to - 1, to).last()?.2? {
+            ThreadState::Waiting {
+                over: Some(Ended::Interrupt { source: Source::Network, cpu, .. }), ..
+            } => CpuId { domain: receiver.domain, cpu },
+            _ => return None,
+        };
+        let vcpu = machine.vcpus.of(cpu, from)?;
+        let line = machine.threads.line(vcpu.thread, from, to);
+        let (_, woken, slept) =
+            line.into_iter().rfind(|(.., doing)| matches!(doing, Some(ThreadState::Waiting { .. })))?;
+        let Some(ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. }) = slept else { return None };
+        if machine.vcpus.which(by).is_some_and(|other| other.domain == cpu.domain) {
+            return None;
+        }
+        let (entered, _) = vcpu.inside(woken, to).next()?;
+        let idle = machine.cpu(cpu)?.threads(entered, to).all(|stretch| stretch.tid == 0);
+        idle.then_some((cpu, woken, entered))
+    }
+}
