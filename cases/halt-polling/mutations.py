@@ -47,7 +47,7 @@ def someone_else(document):
 def by_other(document):
     """The other guest keeps the vCPU wherever it is."""
     document['causes'].insert(0, {'kind': 'vcpu_preempted', 'by': 'vCPUs of vm2', 'named': True,
-                                  'offenders': [{'who': 'vCPUs of vm2', 'ns': 10 ** 12}]})
+                                  'remedy': 'pin it', 'offenders': [{'who': 'vCPUs of vm2', 'ns': 10 ** 12}]})
 
 
 def halted(document):
@@ -65,6 +65,7 @@ MUTATIONS = [
     Mutation('neighbour: somebody else is named', 'work/neighbour-*.vary', in_json(someone_else),
              ['neighbour: blocks in which it is the first']),
     Mutation('neighbour: polling is advised', 'work/neighbour-*.vary', in_json(advised), ['neighbour: blocks in which polling']),
+    Mutation('neighbour: KVM polls', 'work/neighbour.json', in_json(useless), ['neighbour: halts that do not sleep']),
     Mutation('neighbour: polling helps', 'work/neighbour.json', in_json(useful), ['neighbour: p50 with polling']),
     Mutation('guests: somebody else is named', 'work/guests-*.vary', in_json(someone_else),
              ['guests: blocks in which the other one']),

@@ -177,9 +177,10 @@ impl Such {
                     let other = objects.named(other);
                     Some(Who { name: other.group.clone(), is: Is::Object(other.role.clone()) })
                 }
-                Some(Cause::Exited(reason)) => {
-                    Some(Who { name: objects.why_such(Cause::Exited(reason)), is: Is::Exits(exit_reason(reason)) })
-                }
+                Some(Cause::Exited(reason)) => Some(Who {
+                    name: objects.why_such(Cause::Exited(reason)),
+                    is: Is::Exits(exit_reason(reason)),
+                }),
                 _ => None,
             };
             let (role, reason) = (named.role.clone(), cause.map(Reason::from));

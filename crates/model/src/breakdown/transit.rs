@@ -69,7 +69,8 @@ impl BackwardWalk<'_> {
     fn arrive(&mut self, from: i64, to: i64, transit: Transit) {
         let Transit { object, spent, receiver } = transit;
         let woken = receiver.filter(|_| spent == TimeState::Network);
-        let Some((cpu, woken, entered)) = woken.and_then(|receiver| self.woken_vcpu(receiver, from, to)) else {
+        let Some((cpu, woken, entered)) = woken.and_then(|receiver| self.woken_vcpu(receiver, from, to))
+        else {
             return self.add(from, to, object, spent);
         };
         self.add(entered, to, object, spent);
@@ -90,7 +91,8 @@ impl BackwardWalk<'_> {
         let machine = self.machine;
         let cpu = match machine.threads.line(receiver, to - 1, to).last()?.2? {
             ThreadState::Waiting {
-                over: Some(Ended::Interrupt { source: Source::Network, cpu, .. }), ..
+                over: Some(Ended::Interrupt { source: Source::Network, cpu, .. }),
+                ..
             } => CpuId { domain: receiver.domain, cpu },
             _ => return None,
         };
@@ -98,7 +100,9 @@ impl BackwardWalk<'_> {
         let line = machine.threads.line(vcpu.thread, from, to);
         let (_, woken, slept) =
             line.into_iter().rfind(|(.., doing)| matches!(doing, Some(ThreadState::Waiting { .. })))?;
-        let Some(ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. }) = slept else { return None };
+        let Some(ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. }) = slept else {
+            return None;
+        };
         if machine.vcpus.which(by).is_some_and(|other| other.domain == cpu.domain) {
             return None;
         }

@@ -14,11 +14,8 @@ fn vm(kind: Kind, time: i64, vcpu: u64, thread: u32) -> Event {
 /// sleeps in thread 70 of the host, until `wakes`. After `again` it has something else to do before that.
 fn events(wakes: &[Event], again: &[Event], softirq: u64) -> Vec<Event> {
     let host = |event| in_domain(3, event);
-    let at = |kind, time| Event {
-        object: softirq,
-        code: Context::Hard.code(),
-        ..Event::new(kind, 1, time, 0, 0)
-    };
+    let at =
+        |kind, time| Event { object: softirq, code: Context::Hard.code(), ..Event::new(kind, 1, time, 0, 0) };
     let of_qemu = |tid| Event { other: tid, object: 69, ..Event::new(Kind::Thread, 3, 0, 0, 0) };
     let mut events = vec![
         of_qemu(70),
