@@ -128,7 +128,6 @@ pub(crate) fn record_by(
     }
     let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
     describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
-    settings::describe(&mut manifest.domains, &settings);
     manifest.warnings = told.into_iter().chain(left_out).chain(of_agents).collect();
     let told = manifest.warnings.len();
     manifest.loss.uncounted = weaving::uncounted(&capture.sessions, &woven);

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use xweave_trace::Domain;
 use xweave_wire::{
     knob::{Knob, Setting, State},
     message::{Reply, Request},
@@ -44,7 +43,12 @@ pub(crate) fn make(capture: &mut Capture<'_>, settings: &Settings) -> Result<Vec
     let mut made = Vec::new();
     for index in asked {
         let Reply::Knobs(states) = capture.answer(index)? else { return Err(capture.unexpected(index)) };
-        let domain = capture.sessions[index].name().to_owned();
+        let session = &mut capture.sessions[index];
+        // The trace tells how it is while it is recorded, and not how it stood when the agent came.
+        if let Some(state) = states.iter().find(|state| state.knob == Knob::HaltPollNs) {
+            session.facts.settings.halt_poll_ns = state.value.parse().ok();
+        }
+        let domain = session.name().to_owned();
         made.extend(states.into_iter().map(|state| Made { domain: domain.clone(), state }));
     }
     if !made.is_empty() {
@@ -52,17 +56,6 @@ pub(crate) fn make(capture: &mut Capture<'_>, settings: &Settings) -> Result<Vec
         capture.until(|_| Instant::now() >= settled)?;
     }
     Ok(made)
-}
-
-/// Describes domains as they are set while they are recorded, and not as they stood when their agents came.
-pub(crate) fn describe(domains: &mut [Domain], made: &[Made]) {
-    for Made { domain, state } in made {
-        if let (Knob::HaltPollNs, Some(domain)) =
-            (state.knob, domains.iter_mut().find(|known| known.name == *domain))
-        {
-            domain.settings.halt_poll_ns = state.value.parse().ok();
-        }
-    }
 }
 
 /// Has the domains put them back, and does not wait for it: also those of which nothing is recorded.
