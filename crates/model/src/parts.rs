@@ -107,7 +107,7 @@ pub struct Who {
 pub enum Is {
     /// Objects, for this.
     Object(Role),
-    /// A vCPU's exits, for a reason by its name ([`exit_reason`](crate::vcpu::exit_reason)).
+    /// A vCPU's exits, for a reason by its name ([`exit_reason`]).
     Exits(String),
 }
 
