@@ -5,7 +5,7 @@ use super::{BackwardWalk, Cause, Object, TimeState};
 use crate::{
     connection::EndId,
     thread::{Ended, Source, ThreadId, ThreadState},
-    vcpu::CpuId,
+    vcpu::{CpuId, Vcpu},
 };
 
 /// Something that was on its way.
@@ -22,8 +22,7 @@ pub(super) struct Transit {
 impl Transit {
     /// From a domain to the thread that waits for it.
     pub fn to(receiver: ThreadId, from: u8, service: u16) -> Self {
-        let object = Object::Link { from, to: receiver.domain, service };
-        Self { object, spent: TimeState::Network, receiver: Some(receiver) }
+        Self { receiver: Some(receiver), ..Self::between(from, receiver.domain, service) }
     }
 
     /// From one domain to another, whoever takes it there.
@@ -42,7 +41,17 @@ impl Transit {
     }
 }
 
-impl BackwardWalk<'_> {
+/// A vCPU that had halted and was woken.
+struct Woken<'m> {
+    cpu: CpuId,
+    vcpu: &'m Vcpu,
+    /// When its thread was woken, in nanoseconds.
+    woken: i64,
+    /// When it was inside its guest.
+    entered: i64,
+}
+
+impl<'m> BackwardWalk<'m> {
     /// Reports whether events were lost in a domain that may have told that something was received there, or sent later.
     pub(super) fn may_be_lost(&self, domain: u8, since: i64, to: i64) -> bool {
         self.machine.threads.lost(domain, since.min(to), to)
@@ -69,27 +78,25 @@ impl BackwardWalk<'_> {
     fn arrive(&mut self, from: i64, to: i64, transit: Transit) {
         let Transit { object, spent, receiver } = transit;
         let woken = receiver.filter(|_| spent == TimeState::Network);
-        let Some((cpu, woken, entered)) = woken.and_then(|receiver| self.woken_vcpu(receiver, from, to))
+        let Some(Woken { cpu, vcpu, woken, entered }) =
+            woken.and_then(|receiver| self.woken_vcpu(receiver, from, to))
         else {
             return self.add(from, to, object, spent);
         };
         self.add(entered, to, object, spent);
-        if let Some(vcpu) = self.machine.vcpus.of(cpu, woken) {
-            self.in_host(cpu, vcpu, woken, entered);
-        }
+        self.in_host(cpu, vcpu, woken, entered);
         self.add(from, woken, object, spent);
     }
 
-    /// The vCPU that had halted, and was woken between two times to take up what a thread then got; when it was woken, and when
-    /// it was inside the guest. It is known by this:
+    /// The vCPU that had halted, and was woken between two times to take up what a thread then got. It is known by this:
     ///
     /// - an interrupt of the network that came to the vCPU ended the thread's wait at the second time,
     /// - the vCPU's last sleep before that was ended by a thread of its host which is no vCPU of the same guest, as vhost's
     ///   does when it raises the interrupt (`irqfd_wakeup`, virt/kvm/eventfd.c, 6.12), and
     /// - the vCPU has run no thread of its guest since, so that nothing else was done before the interrupt.
-    fn woken_vcpu(&self, receiver: ThreadId, from: i64, to: i64) -> Option<(CpuId, i64, i64)> {
+    fn woken_vcpu(&self, receiver: ThreadId, from: i64, to: i64) -> Option<Woken<'m>> {
         let machine = self.machine;
-        let cpu = match machine.threads.line(receiver, to - 1, to).last()?.2? {
+        let cpu = match machine.threads.line(receiver, to.saturating_sub(1), to).last()?.2? {
             ThreadState::Waiting {
                 over: Some(Ended::Interrupt { source: Source::Network, cpu, .. }),
                 ..
@@ -108,6 +115,6 @@ impl BackwardWalk<'_> {
         }
         let (entered, _) = vcpu.inside(woken, to).next()?;
         let idle = machine.cpu(cpu)?.threads(entered, to).all(|stretch| stretch.tid == 0);
-        idle.then_some((cpu, woken, entered))
+        idle.then_some(Woken { cpu, vcpu, woken, entered })
     }
 }
