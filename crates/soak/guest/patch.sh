@@ -3,7 +3,7 @@
 # it has those of a kernel that died as well.
 #
 #   patch.sh ROUNDS
-functions='vfs_read vfs_write kernel_clone do_filp_open do_exit'
+functions='vfs_read vfs_write vfs_open kernel_clone do_exit'
 cd /sys/kernel/tracing || exit
 for cpu in $(seq "$(nproc)"); do
     while :; do
