@@ -3,13 +3,17 @@
 
     machine.py begin FILE WORLD-FOLDER     notes in FILE what was taken so far
     machine.py end FILE MOST               prints the share since then, in percent; exits 1 where it is more than MOST
+    machine.py run MOST COMMAND…           the same of the time in which the command runs; exits 2 where that fails
     machine.py too-noisy CASE OUT WHY      leaves OUT/result.json with that, and exits 3
 
-Others are all processes but QEMU of the world, and other machines on the same hardware, as far as the kernel is told
-(steal). WORLD-FOLDER is `folder` of `xweave lab list --json`."""
+Others are all processes but QEMU of the world, or the command and all that it starts; and other machines on the same hardware,
+as far as the kernel is told (steal). WORLD-FOLDER is `folder` of `xweave lab list --json`."""
+import ctypes
 import json
 import os
 import pathlib
+import resource
+import subprocess
 import sys
 import time
 
@@ -28,8 +32,27 @@ def of_process(pid):
     return (int(fields[11]) + int(fields[12])) / HERTZ
 
 
-def now(pid):
-    return {'pid': pid, 'time': time.monotonic(), 'busy': busy(), 'own': of_process(pid)}
+def of_children():
+    """CPU time of all children that have been waited for, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def now(pid=None):
+    own = of_children() if pid is None else of_process(pid)
+    return {'pid': pid, 'time': time.monotonic(), 'busy': busy(), 'own': own}
+
+
+def run(command):
+    """Runs a command. Returns its status when it and all that it has started are over: what outlives its parent is waited for
+    here (PR_SET_CHILD_SUBREAPER, include/uapi/linux/prctl.h)."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    status = subprocess.run(command).returncode
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            return status
 
 
 def others(before, after, cpus):
@@ -45,6 +68,13 @@ def main(what, *of):
     elif what == 'end':
         before, most = json.loads(pathlib.Path(of[0]).read_text()), float(of[1])
         share = others(before, now(before['pid']), os.cpu_count())
+        print(f'{share:.0f}')
+        sys.exit(share > most)
+    elif what == 'run':
+        before, most = now(), float(of[0])
+        if run(of[1:]) != 0:
+            sys.exit(2)
+        share = others(before, now(), os.cpu_count())
         print(f'{share:.0f}')
         sys.exit(share > most)
     elif what == 'too-noisy':
