@@ -71,7 +71,8 @@ MUTATIONS = [
              ['guests: blocks in which the other one']),
     Mutation('guests: the other one keeps the vCPU on two CPUs', 'work/guests-*.vary', in_json(by_other),
              ['guests: the same, on two', 'guests: the other one keeps']),
-    Mutation('idle=poll: the guest halts', 'work/idle-poll.vary', in_json(halted), ['idle=poll: requests that', 'idle=poll: p50']),
+    Mutation('idle=poll: the guest halts', 'work/poll-*.vary', in_json(halted),
+             ['idle=poll: requests that', 'idle=poll: p50', 'idle=poll: rounds in which']),
 ]
 
 if __name__ == '__main__':
