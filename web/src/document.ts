@@ -107,6 +107,8 @@ export interface Place {
   kind: string;
   domain: string;
   place: string;
+  /** `ring` and `carrier` lie between two domains. */
+  place_kind: string;
   /** Of a ring, what the thread that takes flows off did most of that time. */
   taker: string | null;
   flows: number;
@@ -131,6 +133,8 @@ export interface Segment {
 export interface Flow {
   id: Id;
   name: string;
+  /** Its kind, by its name. */
+  kind: string;
   frame: Frame | null;
   parents: Id[];
   start_ns: Time;
@@ -197,7 +201,8 @@ export interface Exchange {
   complete: boolean;
   request: Side;
   answer: Side;
-  parts: { name: string; ns: number }[];
+  /** In a domain, or between two (`crosses`); neither, where that is not known. */
+  parts: { name: string; domain: string | null; crosses: boolean; ns: number }[];
 }
 
 export interface Side {
@@ -289,7 +294,7 @@ export interface OverTime {
   slice_ns: number;
   transactions: number[];
   /** None: others. */
-  causes: { what: string | null; others?: number; ns: number[] }[];
+  causes: { what: string | null; kind: string | null; others?: number; ns: number[] }[];
 }
 
 export interface Summary {
@@ -305,6 +310,7 @@ export interface Summary {
 
 export interface Cause {
   what: string;
+  kind: string;
   ns: number;
   transactions: number;
   by: { who: string; ns: number }[];
@@ -400,12 +406,16 @@ export interface MachineObject {
   written_bytes: number;
   wait_ns: number;
   device_ns: number;
+  /** What threads are for: `vcpu`, `vhost`, `recorder`, `program` and others. */
+  role?: string;
 }
 
 export interface Waited {
   domain: string;
   object: string;
   by: string;
+  /** The guest whose vCPUs or threads had the CPU. */
+  by_guest?: string;
   ns: number;
 }
 

@@ -2,11 +2,6 @@
 
 import type { Flow, Frame, Hop } from './document';
 
-export function what(flow: Flow): string {
-  if (flow.frame) return flow.frame.kind;
-  return flow.name || 'flow';
-}
-
 /** `10.77.0.2:80 → 10.77.0.1:34666` */
 export function ends(frame: Frame | null): string {
   if (!frame?.source || !IP.has(frame.ether_type)) return '';
@@ -30,14 +25,6 @@ export function way(flow: Flow): string[] {
   const domains: string[] = [];
   for (const hop of path(flow)) if (domains.at(-1) !== hop.domain) domains.push(hop.domain);
   return domains;
-}
-
-/** Its kind, as crates/flow/src/kinds.rs names it. */
-export function kind(flow: Flow): string {
-  const domains = way(flow);
-  const [from, to] = [domains[0] ?? '?', domains.at(-1) ?? '?'];
-  const of = !flow.frame && flow.name && flow.parents.length > 1 ? `${flow.name}, put together` : what(flow);
-  return from === to ? `${of}, ${from}` : `${of}, ${from} → ${to}`;
 }
 
 /** `net/core/dev.c:4310`, `tun`, or nothing. */

@@ -58,20 +58,14 @@ export function state(name: string): string {
   return STATES[name] ?? 'unknown';
 }
 
-/** What causes begin or end with, and the state that most of it is. */
-const CAUSES: [of: RegExp, state: string][] = [
-  [/^running in /, 'run'],
-  [/ waited for a CPU of /, 'cpu'],
-  [/^on the network, /, 'net'],
-  [/^disk I\/O of /, 'disk'],
-  [/^exits of /, 'exit'],
-];
+/** Kinds of causes that are no states, and the colour of the state that most of it is. */
+const CAUSES: Record<string, string> = { cpu_wait: 'cpu', network: 'net', disk: 'disk', exits: 'exit' };
 
-/** The classes of causes' colours: that of what they are, if no other cause before has it. */
-export function causes(all: string[]): string[] {
+/** The classes of the colours of causes of these kinds: that of what they are, if no other cause before has it. */
+export function causes(kinds: string[]): string[] {
   const free = new Set([...Object.keys(GROUPS).filter((of) => of !== 'idle'), ...Array.from({ length: DOMAINS }, (_, at) => `d${at}`)]);
-  return all.map((what) => {
-    const own = CAUSES.find(([of]) => of.test(what))?.[1] ?? state(/^(\S+) in /.exec(what)?.[1] ?? '');
+  return kinds.map((kind) => {
+    const own = CAUSES[kind] ?? state(kind);
     const chosen = free.has(own) ? own : ([...free].find((of) => of.startsWith('d')) ?? 'idle');
     free.delete(chosen);
     return chosen;

@@ -192,7 +192,7 @@ fn by_stored_value(
         return Err(Failure::Failed(no_value(trace, by)));
     }
     if args.json {
-        let document = document::flows::ByValue { summary: flows.summary(), by, groups };
+        let document = document::flows::ByValue::new(flows.summary(), by, groups);
         return shown::only(|out| document::flows::write_by_value(out, &document));
     }
     shown::only(|out| {

@@ -9,7 +9,8 @@ use perfetto_trace_proto::{
     TaskNewtaskFtraceEvent, ftrace_event::Event as Ftrace, trace_packet::Data,
 };
 use rustc_hash::FxHashMap;
-use xweave_model::{Loss, interrupt_name};
+use xweave_model::{Interrupt, Loss};
+use xweave_report::words::objects::interrupt;
 use xweave_trace::{
     Trace,
     event::{Context, Event, Kind, Names, State},
@@ -189,7 +190,7 @@ impl Writer<'_, '_> {
             nested.hard += 1;
             Ftrace::IrqHandlerEntry(IrqHandlerEntryFtraceEvent {
                 irq: i32::try_from(event.object).ok(),
-                name: Some(interrupt_name(false, event.object)),
+                name: Some(interrupt(Interrupt::of(false, event.object)).to_string()),
                 handler: None,
             })
         } else {

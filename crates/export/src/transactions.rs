@@ -3,6 +3,7 @@
 use std::io;
 
 use xweave_model::{Explained, Objects, Spec, explain};
+use xweave_report::words;
 use xweave_trace::Trace;
 
 use crate::{
@@ -67,13 +68,17 @@ impl Writer<'_, '_> {
         )?;
         for step in &transaction.steps {
             packets.counts.steps += 1;
-            let object = objects.named(step.object);
-            let why = step.cause.map(|cause| objects.why(cause));
-            let name = format!("{}: {}", step.spent, object.name);
+            let object = objects.get(step.object);
+            let (called, domain) = (
+                words::objects::object(object).to_string(),
+                words::objects::domain(&object.domain).to_string(),
+            );
+            let why = step.cause.map(|cause| words::causes::cause(cause, objects).to_string());
+            let name = format!("{}: {called}", step.spent);
             let mut args = vec![
-                ("domain", Arg::Text(&object.domain)),
+                ("domain", Arg::Text(&domain)),
                 ("state", Arg::Text(step.spent.name())),
-                ("object", Arg::Text(&object.name)),
+                ("object", Arg::Text(&called)),
             ];
             args.extend(why.as_deref().map(|why| ("why", Arg::Text(why))));
             let label = Label { name: &name, category: "part", args: &args, flow: None };

@@ -3,7 +3,6 @@
 
 use std::{collections::HashMap, convert::Infallible};
 
-use serde::Serialize;
 use xweave_trace::{Row, Trace};
 use xweave_wire::record::Kind;
 
@@ -20,19 +19,18 @@ use crate::{
 const MOST: usize = 1 << 14;
 
 /// Flows in which a value was stored in a place; its share is that of the time of all groups.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// The value.
     pub value: u64,
     /// Where flows were from there on, and how long.
-    #[serde(flatten)]
     pub stay: Stay,
     /// Half of these flows took at most so long, from their beginnings to their ends.
     pub flow_p50_ns: i64,
 }
 
 /// All groups.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Groups {
     /// Those in which most time was spent first.
     pub groups: Vec<Group>,
@@ -110,8 +108,8 @@ impl Grouping {
         let mut all: Vec<_> = self.groups.into_iter().collect();
         all.sort_by(|(a, x), (b, y)| y.total_ns.cmp(&x.total_ns).then_with(|| a.cmp(b)));
         let group = |((value, spot), mut of): ((u64, Spot), OfGroup)| {
-            let named = of.leads.as_ref().unwrap_or(&spot).named(&domain, None);
-            let stay = Stay::new(named, &mut of.there, of.total_ns, total);
+            let place = of.leads.as_ref().unwrap_or(&spot).place(&domain, None);
+            let stay = Stay::new(place, &mut of.there, of.total_ns, total);
             Group { value, stay, flow_p50_ns: of.flows.spread().p50_ns }
         };
         Groups { groups: all.into_iter().map(group).collect(), ungrouped: self.ungrouped }

@@ -118,6 +118,10 @@ pub struct Side {
 pub struct Part {
     /// `request in vm1`, `request, vm1 → host`, `server in vm2`.
     pub name: String,
+    /// The domain in which it was, if it was in one.
+    pub domain: Option<String>,
+    /// Whether it lay between two.
+    pub crosses: bool,
     /// How long it took, in nanoseconds.
     pub ns: i64,
 }
@@ -335,14 +339,14 @@ impl Turn {
         let way = origins(last, all, by_id);
         let client = way.first().map_or("?", |&at| flows.domain(all[at].ends.0));
         let starts = way.first().map_or(start_ns, |&at| all[at].start_ns);
-        parts.until(starts, before_its_last(self.repeats));
+        parts.until(starts, before_its_last(self.repeats), Where::Unknown);
         for &at in &way {
             parts.path(flows, &all[at], "request");
         }
         let server = flows.domain(all[first].ends.0);
-        parts.until(all[first].start_ns, &format!("server in {server}"));
+        parts.until(all[first].start_ns, &format!("server in {server}"), Where::In(server));
         parts.path(flows, &all[first], "answer");
-        parts.until(end_ns, "answer, frames after its first");
+        parts.until(end_ns, "answer, frames after its first", Where::Unknown);
         // What is asked for the first that came may be answered when others come.
         let taken = match self.repeats {
             0 => last,
@@ -374,12 +378,9 @@ impl Turn {
     }
 }
 
-/// What the time until the last of a request's frames begins is called if it was sent again.
-pub const SENT_AGAIN: &str = "request, until it was sent again";
-
 /// What the time until the last of a request's frames begins is called.
-pub(crate) fn before_its_last(repeats: u32) -> &'static str {
-    if repeats > 0 { SENT_AGAIN } else { "request, frames before its last" }
+fn before_its_last(repeats: u32) -> &'static str {
+    if repeats > 0 { "request, until it was sent again" } else { "request, frames before its last" }
 }
 
 /// The most generations that a flow is followed back, and of how many parents the one is looked for that began last.
@@ -415,8 +416,16 @@ struct Parts {
     all: Vec<Part>,
 }
 
+/// Where a part of the time was spent.
+#[derive(Clone, Copy)]
+enum Where<'a> {
+    In(&'a str),
+    Between,
+    Unknown,
+}
+
 impl Parts {
-    fn until(&mut self, time: i64, name: &str) {
+    fn until(&mut self, time: i64, name: &str, place: Where<'_>) {
         let time = time.clamp(self.at, self.end.max(self.at));
         let ns = time.saturating_sub(self.at);
         self.at = time;
@@ -424,7 +433,12 @@ impl Parts {
         match self.all.last_mut() {
             Some(last) if last.name == name || full => last.ns = last.ns.saturating_add(ns),
             _ if ns == 0 => {}
-            _ => self.all.push(Part { name: name.to_owned(), ns }),
+            _ => self.all.push(Part {
+                name: name.to_owned(),
+                domain: if let Where::In(domain) = place { Some(domain.to_owned()) } else { None },
+                crosses: matches!(place, Where::Between),
+                ns,
+            }),
         }
     }
 
@@ -433,8 +447,10 @@ impl Parts {
         let mut before: Option<&str> = None;
         for (domain, time) in flows.path_of(flow).take(STEPS) {
             match before {
-                Some(before) if before != domain => self.until(time, &format!("{what}, {before} → {domain}")),
-                _ => self.until(time, &format!("{what} in {domain}")),
+                Some(before) if before != domain => {
+                    self.until(time, &format!("{what}, {before} → {domain}"), Where::Between);
+                }
+                _ => self.until(time, &format!("{what} in {domain}"), Where::In(domain)),
             }
             before = Some(domain);
         }

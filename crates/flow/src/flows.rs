@@ -29,8 +29,7 @@ use crate::{
 /// Flows of which the typical one is chosen, where not all are kept.
 const STAND_INS: usize = 1 << 10;
 
-/// What is known of the flows of a trace, and all of them, or some. Serializes to the document that `xweave flows --json`
-/// prints, of those that are kept.
+/// What is known of the flows of a trace, and all of them, or some.
 pub struct Flows {
     scene: Scene,
     flows: Vec<Flow>,
@@ -266,16 +265,9 @@ impl Flows {
         self.scene.domain(number)
     }
 
-    /// What is said of each flow, of the kinds and segments of all, and of the trace, without the flows themselves: what
-    /// the document has besides them.
-    pub fn about(&self) -> impl Serialize + '_ {
-        About {
-            summary: &self.summary,
-            kinds: &self.told.kinds,
-            places: &self.told.places,
-            segments: &self.told.segments,
-            sites: &self.site_counts,
-        }
+    /// The flows that are kept, as documents have them.
+    pub fn documents(&self) -> impl ExactSizeIterator<Item = FlowDocument<'_>> {
+        self.flows.iter().map(|flow| FlowDocument { flow, scene: &self.scene })
     }
 }
 
@@ -342,6 +334,7 @@ impl Scene {
         FlowMembers {
             id: flow.id,
             name: &flow.name,
+            kind: kinds::name(flow, |number| self.domain(number)),
             frame: flow.frame,
             key: flow.key,
             parents: &flow.parents,
@@ -425,6 +418,7 @@ impl Serialize for FlowDocument<'_> {
 struct FlowMembers<'a> {
     id: u64,
     name: &'a str,
+    kind: String,
     frame: Option<Frame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<Key>,
@@ -440,36 +434,4 @@ struct FlowMembers<'a> {
     copies: u32,
     locals: &'a [u64],
     hops: Vec<Hop<'a>>,
-}
-
-/// The document but for its flows.
-#[derive(Serialize)]
-struct About<'a> {
-    summary: &'a Summary,
-    kinds: &'a [FlowKind],
-    places: &'a [Place],
-    segments: &'a [Segment],
-    sites: &'a [SiteCounts],
-}
-
-/// Written one by one: a document of millions of hops is never in memory as a whole.
-struct FlowDocuments<'a>(&'a Flows);
-
-impl Serialize for FlowDocuments<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let scene = &self.0.scene;
-        serializer.collect_seq(self.0.flows.iter().map(|flow| FlowDocument { flow, scene }))
-    }
-}
-
-impl Serialize for Flows {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Document<'a, A> {
-            #[serde(flatten)]
-            about: A,
-            flows: FlowDocuments<'a>,
-        }
-        Document { about: self.about(), flows: FlowDocuments(self) }.serialize(serializer)
-    }
 }

@@ -7,7 +7,8 @@ use std::{collections::HashMap, sync::Arc};
 use xweave_trace::Row;
 
 use crate::{
-    exchange::{self, Exchange},
+    exchange::Exchange,
+    flow_place::{FlowPlace, Station},
     flows::Flows,
     functions::Functions,
     graph::Flow,
@@ -17,9 +18,8 @@ use crate::{
 /// From one step of a way to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// Where it was: `ring host→vm1`, `socket of vm1`; of an exchange, on which way, `answer, ring vm1→host`; of one that its
-    /// server made for it, whose, `vm1 asks vm2: answer, ring vm2→host`.
-    pub place: Arc<str>,
+    /// Where it was.
+    pub place: Arc<WayPlace>,
     /// Until when, in nanoseconds. The next one begins there.
     pub until_ns: i64,
     /// The number of the domain that took it on from there.
@@ -45,45 +45,97 @@ const LEGS: usize = 1024;
 /// How deep ways of exchanges are told that were made for others.
 const DEPTH: usize = 8;
 
+/// Where a flow is on its way, or a request and its answer are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WayPlace {
+    /// The exchange that the server made for the one whose way it is, if it is on that.
+    pub made: Option<Made>,
+    /// Where on the way of the flow, or exchange.
+    pub point: WayPoint,
+}
+
+/// An exchange that a server made for another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Made {
+    /// The domain that asked.
+    pub client: String,
+    /// The domain that was asked.
+    pub server: String,
+}
+
+/// A part of the way of a flow, or of a request and its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WayPoint {
+    /// The request was due, and its client had not asked.
+    ClientLate,
+    /// Between an answer and what is asked next for the same call.
+    ClientBetween,
+    /// The request, before its last frame.
+    FramesBeforeLast,
+    /// The request, until it was sent again.
+    SentAgain,
+    /// The request, until the frame that carries it was put together.
+    PutTogether,
+    /// The server has read the request, and not answered.
+    Server {
+        /// In which domain.
+        domain: String,
+    },
+    /// The answer, after its first frame.
+    FramesAfterFirst,
+    /// Where a flow is.
+    Flow {
+        /// Of an exchange, which side the flow is of.
+        side: Option<ExchangeSide>,
+        /// Where.
+        place: FlowPlace,
+    },
+}
+
+/// The sides of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ExchangeSide {
+    /// What asked.
+    Request,
+    /// What answered.
+    Answer,
+}
+
+impl WayPlace {
+    /// Where the flow is, as flows of no exchange have it.
+    pub fn flow_place(&self) -> Option<&FlowPlace> {
+        match &self.point {
+            WayPoint::Flow { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the queue of a socket from which a server reads.
+    pub fn is_servers_socket(&self) -> bool {
+        matches!(
+            self.point,
+            WayPoint::Flow {
+                side: None | Some(ExchangeSide::Request),
+                place: FlowPlace::In { station: Station::Socket { .. }, .. },
+            }
+        )
+    }
+}
+
+/// What the time before the last of a request's frames begins is.
+fn before_its_last(repeats: u32) -> WayPoint {
+    if repeats > 0 { WayPoint::SentAgain } else { WayPoint::FramesBeforeLast }
+}
+
 /// Finds the ways of flows and exchanges, and names their places.
 pub struct Ways<'f> {
     flows: &'f Flows,
     /// All of them, in the order of their beginnings.
     exchanges: &'f [Exchange],
     functions: Functions,
-    /// By what stands before them, places that have been named.
-    names: HashMap<String, HashMap<Spot, Arc<str>>>,
+    /// Places that have been named, by whose exchange they are on and its side.
+    names: HashMap<(Option<Made>, Option<ExchangeSide>), HashMap<Spot, Arc<WayPlace>>>,
 }
-
-/// Where a request is that was to be sent.
-const LATE: &str = "client, until it asked";
-
-/// Where a call is between an answer and what is asked next.
-const BETWEEN: &str = "client, until it asked again";
-
-/// What stands before the places of an exchange.
-const REQUEST: &str = "request, ";
-const ANSWER: &str = "answer, ";
-
-/// A [leg's](Leg::place) place as flows name it, without on which way of which exchange it is.
-pub fn bare(place: &str) -> &str {
-    let place = own(place);
-    place.strip_prefix(REQUEST).or_else(|| place.strip_prefix(ANSWER)).unwrap_or(place)
-}
-
-/// Whether a [leg's](Leg::place) place is the queue of a socket from which a server reads.
-pub fn is_servers_socket(place: &str) -> bool {
-    let place = own(place);
-    place.strip_prefix(REQUEST).unwrap_or(place).starts_with("socket")
-}
-
-/// A place without whose exchange it is on.
-fn own(place: &str) -> &str {
-    place.rsplit_once(MADE).map_or(place, |(_, own)| own)
-}
-
-/// What stands between whose exchange it is that was made for another, and a place.
-const MADE: &str = ": ";
 
 impl<'f> Ways<'f> {
     /// Of these flows, and of [all their exchanges](exchange::of).
@@ -94,7 +146,7 @@ impl<'f> Ways<'f> {
     /// The way of one of the flows.
     pub fn flow(&mut self, flow: &Flow) -> Way {
         let mut way = Going::from(flow.start_ns, flow.end_ns);
-        self.go(&mut way, flow, "", i64::MAX);
+        self.go(&mut way, flow, &None, None, i64::MAX);
         way.way
     }
 
@@ -104,7 +156,7 @@ impl<'f> Ways<'f> {
     /// before the request's first frame began.
     pub fn exchange(&mut self, exchange: &Exchange, due_ns: i64) -> Way {
         let mut way = self.asked(exchange, due_ns, exchange.end_ns);
-        self.go_and_return(&mut way, exchange, "", DEPTH);
+        self.go_and_return(&mut way, exchange, &None, DEPTH);
         way.way
     }
 
@@ -118,9 +170,9 @@ impl<'f> Ways<'f> {
         let mut way = self.asked(begins, due_ns, end_ns);
         for exchange in exchanges {
             if let Some(first) = self.first(exchange) {
-                way.until(exchange.start_ns, || BETWEEN.into(), first);
+                way.until(exchange.start_ns, || at(&None, WayPoint::ClientBetween), first);
             }
-            self.go_and_return(&mut way, exchange, "", DEPTH);
+            self.go_and_return(&mut way, exchange, &None, DEPTH);
         }
         way.way
     }
@@ -129,7 +181,7 @@ impl<'f> Ways<'f> {
     fn asked(&self, exchange: &Exchange, due_ns: i64, end_ns: i64) -> Going {
         let mut way = Going::from(due_ns.min(exchange.start_ns), end_ns);
         if let Some(first) = self.first(exchange) {
-            way.until(exchange.start_ns, || LATE.into(), first);
+            way.until(exchange.start_ns, || at(&None, WayPoint::ClientLate), first);
         }
         way
     }
@@ -139,77 +191,90 @@ impl<'f> Ways<'f> {
         self.flows.flow(*exchange.request.flows.first()?)?.path().next()
     }
 
-    /// `whose` stands before all places.
-    fn go_and_return(&mut self, way: &mut Going, exchange: &Exchange, whose: &str, depth: usize) {
+    /// `made` is the exchange's own, if it was made for another one.
+    fn go_and_return(&mut self, way: &mut Going, exchange: &Exchange, made: &Option<Made>, depth: usize) {
         let all = self.flows.flows();
         let flow = |at: usize| all.get(at);
-        let (asked, answered) = (format!("{whose}{REQUEST}"), format!("{whose}{ANSWER}"));
-        for (nth, &at) in exchange.way.iter().enumerate() {
-            let Some(now) = flow(at) else { continue };
+        for (nth, &number) in exchange.way.iter().enumerate() {
+            let Some(now) = flow(number) else { continue };
             // What is cut off goes on while what it was cut from waits to be sent again.
             let until =
                 exchange.way.get(nth + 1).and_then(|&next| flow(next)).map_or(i64::MAX, |next| next.start_ns);
             if let Some(first) = now.path().next() {
-                let before = exchange::before_its_last(exchange.repeats);
-                let place = if nth == 0 { before } else { "request, being put together" };
-                way.until(first.time_ns, || format!("{whose}{place}").into(), first);
+                let point =
+                    || if nth == 0 { before_its_last(exchange.repeats) } else { WayPoint::PutTogether };
+                way.until(first.time_ns, || at(made, point()), first);
             }
-            self.go(way, now, &asked, until);
+            self.go(way, now, made, Some(ExchangeSide::Request), until);
         }
         let Some(answer) = flow(exchange.answered_by) else { return };
         if let Some(first) = answer.path().next() {
-            let server = format!("{whose}server in {}", exchange.server_domain);
-            self.wait(way, exchange, first, &server, depth);
+            let server = WayPoint::Server { domain: exchange.server_domain.clone() };
+            self.wait(way, exchange, first, &at(made, server), depth);
         }
-        self.go(way, answer, &answered, i64::MAX);
+        self.go(way, answer, made, Some(ExchangeSide::Answer), i64::MAX);
         let last =
             exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id)).max_by_key(|flow| flow.end_ns);
         if let Some(last) = last.and_then(|flow| flow.path().next_back()) {
-            self.wait(way, exchange, last, &format!("{answered}frames after its first"), depth);
+            self.wait(way, exchange, last, &at(made, WayPoint::FramesAfterFirst), depth);
         }
     }
 
     /// Until then it waits for who answers; or for whom that asks, one after the other.
-    fn wait(&mut self, way: &mut Going, exchange: &Exchange, until: &Row, place: &str, depth: usize) {
+    fn wait(
+        &mut self,
+        way: &mut Going,
+        exchange: &Exchange,
+        until: &Row,
+        place: &Arc<WayPlace>,
+        depth: usize,
+    ) {
         let (exchanges, end_ns) = (self.exchanges, way.end_ns);
         let made = exchange.made.iter().filter(|_| depth > 0).filter_map(|&at| exchanges.get(at));
         for made in made.take_while(|made| made.start_ns < until.time_ns) {
             let Some(first) = self.first(made) else { continue };
-            way.until(made.start_ns, || place.into(), first);
+            way.until(made.start_ns, || place.clone(), first);
             way.end_ns = end_ns.min(until.time_ns);
-            let whose = format!("{} asks {}{MADE}", made.client_domain, made.server_domain);
-            self.go_and_return(way, made, &whose, depth - 1);
+            let own = Made { client: made.client_domain.clone(), server: made.server_domain.clone() };
+            self.go_and_return(way, made, &Some(own), depth - 1);
             way.end_ns = end_ns;
         }
-        way.until(until.time_ns, || place.into(), until);
+        way.until(until.time_ns, || place.clone(), until);
     }
 
     /// Goes on along a flow's path, not beyond that time.
-    fn go(&mut self, way: &mut Going, flow: &Flow, before: &str, until: i64) {
+    fn go(
+        &mut self,
+        way: &mut Going,
+        flow: &Flow,
+        made: &Option<Made>,
+        side: Option<ExchangeSide>,
+        until: i64,
+    ) {
         let path: Vec<&Row> = flow.path().take(LEGS).collect();
         let numbers: Vec<_> =
             path.iter().map(|row| self.functions.of(row, |row| self.flows.function_of(row))).collect();
+        let (flows, names) = (self.flows, self.names.entry((made.clone(), side)).or_default());
         for (spot, row) in places::spots(&numbers, &self.functions).into_iter().zip(path.iter().skip(1)) {
             if row.time_ns > until {
                 break;
             }
-            let (flows, names) = (self.flows, &mut self.names);
             let name = || {
-                let known = names.get(before).and_then(|names| names.get(&spot));
-                if let Some(known) = known {
+                if let Some(known) = names.get(&spot) {
                     return known.clone();
                 }
-                let (domain, place) = spot.named(|number| flows.domain(number), None);
-                let crosses = matches!(spot, Spot::Crossing { .. });
-                let name: Arc<str> =
-                    if crosses { format!("{before}{place}") } else { format!("{before}{place} of {domain}") }
-                        .into();
-                names.entry(before.to_owned()).or_default().insert(spot, name.clone());
+                let place = spot.place(|number| flows.domain(number), None);
+                let name = at(made, WayPoint::Flow { side, place });
+                names.insert(spot, name.clone());
                 name
             };
             way.until(row.time_ns, name, row);
         }
     }
+}
+
+fn at(made: &Option<Made>, point: WayPoint) -> Arc<WayPlace> {
+    Arc::new(WayPlace { made: made.clone(), point })
 }
 
 /// A way as far as it is told.
@@ -225,7 +290,7 @@ impl Going {
     }
 
     /// Goes on until then, unless that is past already.
-    fn until(&mut self, time: i64, place: impl FnOnce() -> Arc<str>, row: &Row) {
+    fn until(&mut self, time: i64, place: impl FnOnce() -> Arc<WayPlace>, row: &Row) {
         let Way { start_ns, legs } = &mut self.way;
         let at = legs.last().map_or(*start_ns, |leg| leg.until_ns);
         let until_ns = time.min(self.end_ns);

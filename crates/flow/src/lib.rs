@@ -14,9 +14,9 @@
 //! come and which process runs which guest; [`graph`] connects local flows and finds each flow's path. [`dropped`] is
 //! what the kernel threw away, [`frame`] what a network frame is. `kinds` tells flows of one kind from others;
 //! [`segments`] adds up the times between hops, of which `functions` are numbered, and [`places`] those of the hops that
-//! `landmarks` tell to be in one place (`takers` what held flows on a ring), as `durations` in a `sample`; [`sites`] and [`summary`] count, `strangers` whose flows began
+//! `landmarks` tell to be in one [place](flow_place) (`takers` what held flows on a ring), as `durations` in a `sample`; [`sites`] and [`summary`] count, `strangers` whose flows began
 //! elsewhere; [`flows`] is the whole
-//! result, which serializes to what `xweave flows --json` prints. [`key`] is one in the payload, by which messages of one call are known; `keys` gives flows theirs. [`exchange`] is a request and its answer, [`legs`] where either or a flow was until when, [`depths`] with how many others,
+//! result. [`key`] is one in the payload, by which messages of one call are known; `keys` gives flows theirs. [`exchange`] is a request and its answer, [`legs`] where either or a flow was until when, [`depths`] with how many others,
 //! [`by_value`] tells flows apart by what was stored of them,
 //! [`ancestry`] what a flow was cut off and put together of. [`levels`] has very many at a glance: their times in a
 //! [`histogram`], and a [`choice`] to be looked at one by one.
@@ -57,6 +57,7 @@ pub mod depths;
 pub mod dropped;
 mod durations;
 pub mod exchange;
+pub mod flow_place;
 pub mod flows;
 pub mod frame;
 mod functions;
@@ -84,6 +85,7 @@ pub use choice::Choice;
 pub use depths::Depths;
 pub use dropped::Dropped;
 pub use exchange::{Exchange, Service};
+pub use flow_place::FlowPlace;
 pub use flows::{FlowDocument, Flows, Hop, Wanted};
 pub use frame::Frame;
 pub use graph::{Flow, Incomplete};
@@ -91,7 +93,7 @@ pub use histogram::Histogram;
 pub use join::Join;
 pub use key::Key;
 pub use kinds::FlowKind;
-pub use legs::{Leg, Way, Ways};
+pub use legs::{Leg, Way, WayPlace, Ways};
 pub use levels::Levels;
 pub use places::{Place, Stay};
 pub use segments::Segment;
@@ -99,3 +101,4 @@ pub use sites::SiteCounts;
 pub use stored::Stored;
 pub use strangers::KindCount;
 pub use summary::Summary;
+pub use takers::{Taker, TakerState};

@@ -5,28 +5,26 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-use serde::Serialize;
 use xweave_trace::Row;
 
 use crate::{
     durations::{Durations, Spread},
+    flow_place::{Carrier, FlowPlace, Station},
     functions::{Function, Functions, Number},
     graph::Flow,
     landmarks::Landmark,
     sample::Sample,
-    takers::Wait,
+    takers::{Taker, Wait},
 };
 
 /// Times on a carrier by which it is told what its taker did.
 const WAITS: usize = 1 << 10;
 
 /// How long flows were in a place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stay {
-    /// The domain; of a carrier, the one that has to take the flow off.
-    pub domain: String,
-    /// What it is: `stack and driver`, `ring vm1→host`, `bridge`.
-    pub place: String,
+    /// Where.
+    pub place: FlowPlace,
     /// How many flows were there.
     pub flows: u64,
     /// Half of them for at most so long, in nanoseconds.
@@ -40,29 +38,22 @@ pub struct Stay {
 }
 
 impl Stay {
-    pub(crate) fn new(
-        (domain, place): (String, String),
-        times: &mut Durations,
-        total_ns: i64,
-        of_all: f64,
-    ) -> Self {
+    pub(crate) fn new(place: FlowPlace, times: &mut Durations, total_ns: i64, of_all: f64) -> Self {
         let Spread { p50_ns, p99_ns, max_ns, .. } = times.spread();
         let share = if of_all > 0.0 { total_ns as f64 / of_all } else { 0.0 };
-        Self { domain, place, flows: times.count(), p50_ns, p99_ns, max_ns, share }
+        Self { place, flows: times.count(), p50_ns, p99_ns, max_ns, share }
     }
 }
 
 /// A place in which flows of a kind are for some time; its share is that of the time of all flows of the kind.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The kind of flow: [`FlowKind::name`](crate::FlowKind::name).
     pub kind: String,
     /// Where, and how long.
-    #[serde(flatten)]
     pub stay: Stay,
-    /// Of a carrier, what the thread that takes flows off did most of that time: `vhost asleep`. None where it ran, or where
-    /// no event tells.
-    pub taker: Option<String>,
+    /// Of a carrier, what the thread that takes flows off did most of that time. None where it ran, or where no event tells.
+    pub taker: Option<Taker>,
 }
 
 /// Where a flow is between two of its steps.
@@ -134,34 +125,32 @@ impl Spot {
         }
     }
 
-    /// The domain, and what it is called there.
-    pub(crate) fn named<'a>(&self, domain: impl Fn(u8) -> &'a str, reader: Option<&str>) -> (String, String) {
+    /// The place, with the names of domains, and of the thread that reads from a socket.
+    pub(crate) fn place<'a>(&self, domain: impl Fn(u8) -> &'a str, reader: Option<&str>) -> FlowPlace {
+        let name = |number| domain(number).to_owned();
         match self {
             Self::Crossing { from, to, carrier } => {
-                let name = carrier.as_deref().map_or("crossing", noun);
-                (domain(*to).to_owned(), format!("{name} {}→{}", domain(*from), domain(*to)))
+                let carrier = carrier.as_ref().map_or(Carrier::Unknown, carrier_of);
+                FlowPlace::Carrier { carrier, from: name(*from), to: name(*to) }
             }
             Self::In { domain: own, landmark, to } => {
-                let place = match (landmark, to) {
-                    (Landmark::Stack, None) => "stack".to_owned(),
-                    (Landmark::Stack, Some(_)) => "stack and driver".to_owned(),
-                    (Landmark::Named(name), _) => (*name).to_owned(),
-                    (Landmark::Queue(device), None) => format!("a {device}'s queue"),
-                    (Landmark::Queue(device), Some(to)) => format!("queue of {}'s {device}", domain(*to)),
-                    (Landmark::Socket, _) => {
-                        reader.map_or_else(|| "socket".to_owned(), |comm| format!("socket of {comm}"))
-                    }
+                let station = match landmark {
+                    Landmark::Stack if to.is_none() => Station::Stack,
+                    Landmark::Stack => Station::StackAndDriver,
+                    Landmark::Known(known) => Station::Known(*known),
+                    Landmark::Queue(device) => Station::DeviceQueue { device, guest: to.map(name) },
+                    Landmark::Socket => Station::Socket { reader: reader.map(str::to_owned) },
                 };
-                (domain(*own).to_owned(), place)
+                FlowPlace::In { domain: name(*own), station }
             }
         }
     }
 }
 
-/// What a carrier is, in a word.
-fn noun(carrier: &str) -> &str {
-    let is_ring = ["virtio", "virtqueue", "xen"].iter().any(|of| carrier.starts_with(of));
-    if is_ring { "ring" } else { carrier }
+/// What an aspect's carrier is.
+fn carrier_of(name: &Arc<str>) -> Carrier {
+    let is_ring = ["virtio", "virtqueue", "xen"].iter().any(|of| name.starts_with(of));
+    if is_ring { Carrier::Ring } else { Carrier::Named(name.clone()) }
 }
 
 /// A step of a flow's path.
@@ -265,7 +254,7 @@ impl Stays {
             crossed_a.total_cmp(&crossed_b).then(at_a.total_cmp(&at_b)).then_with(|| a.spot.cmp(&b.spot))
         });
         let place = |mut sum: Sum| {
-            let named = sum.spot.named(&domain, sum.reader.as_deref());
+            let named = sum.spot.place(&domain, sum.reader.as_deref());
             let stay = Stay::new(named, &mut sum.times, sum.total_ns, total);
             (Place { kind: kind.to_owned(), stay, taker: None }, sum.waits.into_chosen())
         };

@@ -33,6 +33,34 @@ impl Wait {
     }
 }
 
+/// The threads that take flows off a carrier, and what they did most of the time that flows waited there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taker {
+    /// The threads' name; `vhost` of those of vhost.
+    pub name: String,
+    /// What they did.
+    pub was: TakerState,
+}
+
+/// What threads did that should have taken flows off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakerState {
+    /// They slept: nobody had woken them.
+    Asleep,
+    /// They could run, and had no CPU.
+    Ready,
+}
+
+impl TakerState {
+    /// As documents call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Asleep => "asleep",
+            Self::Ready => "ready",
+        }
+    }
+}
+
 /// What a thread does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Doing {
@@ -54,9 +82,9 @@ struct Sums {
     sleeps: i64,
 }
 
-/// What most of each of these groups' time was spent on by the threads that took the flows off: `vhost asleep`. None where
+/// What most of each of these groups' time was spent on by the threads that took the flows off. None where
 /// they ran, where no event tells, or where there was more than one kind of thread.
-pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<String>> {
+pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
     let hosts: HashSet<u8> = {
         let domains = trace.manifest().domains.iter();
         domains.filter(|domain| domain.role == Role::Host).map(|domain| domain.number).collect()
@@ -157,16 +185,17 @@ impl Sums {
     }
 
     /// What these were waited for with.
-    fn told(self, waits: &[Wait]) -> Option<String> {
+    fn told(self, waits: &[Wait]) -> Option<Taker> {
         let taker = waits.first()?.taker();
         if waits.iter().any(|wait| wait.taker() != taker) {
             return None;
         }
         let most = |ns: i64| ns > self.all / 2;
-        match self {
-            Self { sleeps, .. } if most(sleeps) => Some(format!("{taker} asleep")),
-            Self { waits, .. } if most(waits) => Some(format!("{taker} had no CPU")),
-            _ => None,
-        }
+        let was = match self {
+            Self { sleeps, .. } if most(sleeps) => TakerState::Asleep,
+            Self { waits, .. } if most(waits) => TakerState::Ready,
+            _ => return None,
+        };
+        Some(Taker { name: taker.to_owned(), was })
     }
 }

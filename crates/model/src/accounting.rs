@@ -9,17 +9,17 @@ use xweave_trace::{
 };
 
 use crate::{
-    called::{Like, RECORDER, Recorders, served},
     connection::tcp::LISTEN,
     disk::{DiskId, DiskNames, Disks},
+    group::{ObjectGroup, Recorders, ThreadFacts, service},
     guests::Guests,
-    interrupt,
+    interrupt::Interrupt,
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
     recorded::Seen,
     thread::{ThreadId, between},
-    usage::{Figures, Key, Usage, kind},
+    usage::{Figures, Key, Usage, UsageObject},
     vcpu::{CpuId, Guest},
 };
 
@@ -137,9 +137,9 @@ impl Accounting {
         Self { history: Some(History::default()), ..self }
     }
 
-    fn place(&mut self, kind: &'static str, domain: u8, object: String) -> usize {
+    fn place(&mut self, domain: u8, object: UsageObject) -> usize {
         let domain = self.domains.get(&domain).cloned().unwrap_or_else(|| format!("domain {domain}"));
-        let key = Key { kind, domain, object };
+        let key = Key { domain, object };
         let (keys, figures) = (&mut self.keys, &mut self.figures);
         *self.places.entry(key.clone()).or_insert_with(|| {
             keys.push(key);
@@ -156,20 +156,22 @@ impl Accounting {
         }
         let (own, process, vcpu) = (live.name, live.process, live.vcpu.is_some());
         let name = self.processes.get(&(id.domain, process)).copied().unwrap_or(own);
-        let served = served(names.text(own));
-        let guest = self.guest(id.domain, served.map_or(process, |(_, process)| process));
+        let service = service(names.text(own));
+        let guest = self.guest(id.domain, service.map_or(process, |(_, process)| process));
         let text = names.text(name);
-        let like = Like { name: text, vcpus: vcpu, guest, serve: served.map(|(is, _)| is) };
-        let called = match &*like.called() {
-            "" => "processes without a name".to_owned(),
-            _ if guest.is_none() && self.recorders.has(id.domain, process, text) => RECORDER.to_owned(),
-            called => called.to_owned(),
-        };
-        let group = self.place(kind::PROCESS, id.domain, called);
+        let records = guest.is_none() && self.recorders.has(id.domain, process, text);
+        let facts = ThreadFacts { name: text, is_vcpu: vcpu, guest, serves: service.map(|(is, _)| is) };
+        let processes = if records { ObjectGroup::Recorder } else { facts.group() };
+        let group = self.place(id.domain, UsageObject::Process(processes));
         if let Some(live) = self.threads.get_mut(&id) {
             live.group = Some(group);
         }
         group
+    }
+
+    /// The processes whose figures are at a place that [`Self::group`] gave.
+    fn processes(&self, group: usize) -> &ObjectGroup {
+        self.keys[group].object.group().unwrap_or(&ObjectGroup::Others)
     }
 
     /// The guest that a process of a domain runs.
@@ -402,8 +404,8 @@ impl Accounting {
         let place = match self.uses.get(&(disk, group)) {
             Some(place) => *place,
             None => {
-                let object = format!("{} on {}", self.keys[group].object, self.names_of_disks.called(disk));
-                let place = self.place(kind::USE, disk.domain, object);
+                let (user, disk_name) = (self.processes(group).clone(), self.names_of_disks.name(disk));
+                let place = self.place(disk.domain, UsageObject::DiskUser { user, disk: disk_name });
                 self.uses.insert((disk, group), place);
                 place
             }
@@ -430,13 +432,12 @@ impl Accounting {
         // other one.
         let serves = remote == 0 || listens(local) || (local != 0 && local < remote && !listens(remote));
         let group = self.group(id, names);
-        let port = (self.keys[group].object != RECORDER).then_some(if serves { local } else { remote });
+        let port = (!self.processes(group).is_recorders()).then_some(if serves { local } else { remote });
         let place = match self.ports.get(&(id.domain, serves, port)) {
             Some(place) => *place,
             None => {
-                let (kind, is) = if serves { (kind::SERVICE, "service") } else { (kind::PEER, "peer") };
-                let object = port.map_or_else(|| RECORDER.to_owned(), |port| format!("{is} at :{port}"));
-                let place = self.place(kind, id.domain, object);
+                let object = if serves { UsageObject::Service(port) } else { UsageObject::Peer(port) };
+                let place = self.place(id.domain, object);
                 self.ports.insert((id.domain, serves, port), place);
                 place
             }
@@ -473,7 +474,7 @@ impl Accounting {
         if let Some(place) = self.interrupts.get(&(domain, soft, number)) {
             return *place;
         }
-        let place = self.place(kind::INTERRUPT, domain, interrupt::name(soft, number));
+        let place = self.place(domain, UsageObject::Interrupt(Interrupt::of(soft, number)));
         self.interrupts.insert((domain, soft, number), place);
         place
     }
@@ -489,8 +490,7 @@ impl Accounting {
         let place = match self.locks.get(&group) {
             Some(place) => *place,
             None => {
-                let object = format!("locks of {}", self.keys[group].object);
-                let place = self.place(kind::LOCK, domain, object);
+                let place = self.place(domain, UsageObject::Locks(self.processes(group).clone()));
                 self.locks.insert(group, place);
                 place
             }
@@ -520,7 +520,7 @@ impl Accounting {
             }
         }
         for (disk, used) in self.disks.used() {
-            let place = self.place(kind::DISK, disk.domain, self.names_of_disks.called(disk));
+            let place = self.place(disk.domain, UsageObject::Disk(self.names_of_disks.name(disk)));
             self.figures[place] = Figures {
                 time_ns: used.busy_ns,
                 count: used.accesses,

@@ -12,7 +12,7 @@ use crate::{
     bytes::Bytes,
     machine::Machine,
     pair::{Leg, Pair, Passing},
-    passed::Passed,
+    passed::{Passed, Stretch},
     place::{By, Mark, Place},
     thread::ThreadId,
 };
@@ -119,8 +119,8 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub struct Betweens {
     name: String,
-    /// What lies between each place and the next: `disk_queue → disk_issue`.
-    segments: Vec<Arc<str>>,
+    /// What lies between each place and the next.
+    stretches: Vec<Stretch>,
     /// From each place to the next.
     pairs: Vec<Pair>,
     /// How often each of the places was passed.
@@ -138,9 +138,11 @@ impl Betweens {
         let pairs =
             places.windows(2).map(|two| Pair::new([&two[0], &two[1]], between.by, places.len(), number));
         let names: Vec<_> = places.iter().map(ToString::to_string).collect();
+        let name = names.join(" .. ");
+        let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
         Self {
-            name: names.join(" .. "),
-            segments: names.windows(2).map(|two| format!("{} → {}", two[0], two[1]).into()).collect(),
+            name,
+            stretches: names.windows(2).map(|two| Stretch::Between(two[0].clone(), two[1].clone())).collect(),
             pairs: pairs.collect(),
             passed: vec![0; places.len()],
             reached: vec![0; places.len()],
@@ -156,12 +158,12 @@ impl Betweens {
     /// From each place to the next, if these were passed then.
     pub(crate) fn segments(&self, points: &[i64]) -> Vec<Passed> {
         let until = points.iter().skip(1).copied();
-        let passed = |(segment, until_ns): (&Arc<str>, i64)| Passed {
-            segment: segment.clone(),
+        let passed = |(stretch, until_ns): (&Stretch, i64)| Passed {
+            stretch: stretch.clone(),
             until_ns,
             others: None,
         };
-        self.segments.iter().zip(until).map(passed).collect()
+        self.stretches.iter().zip(until).map(passed).collect()
     }
 
     /// How often each of the places was passed; and by what had passed those before.

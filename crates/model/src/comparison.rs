@@ -4,24 +4,25 @@
 //! recorded twice, and compared by how long each object worked and how often and with how much data it was used.
 //! Findings say which of these changed, and how much of the difference that explains at most.
 //!
-//! `shared` says what both recorded, `finding` is what is found, `rules` finds it.
+//! `shared` says what both recorded, `changed` and `finding` are what is found, `rules` finds it.
 
+mod changed;
 mod finding;
 mod rules;
 mod shared;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use serde::Serialize;
-
-pub use self::finding::{FACTOR, Finding, LEAST_NS, SHARE};
+pub use self::{
+    changed::{ChangeKind, Changed, ServiceChange},
+    finding::{FACTOR, Finding, Found, LEAST_NS, SHARE},
+};
 use self::{
     finding::{Difference, differs},
     rules::Rules,
     shared::Shared,
 };
 use crate::{
-    objects::RECORDER,
     recorded::LeftOut,
     usage::{Figures, Key, Usage},
 };
@@ -30,14 +31,10 @@ use crate::{
 const CHANGED: [u64; 3] = [LEAST_NS, 100, 64 << 10];
 
 /// An object of which both traces tell; one that a trace lacks all the same has done nothing in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compared {
-    /// What it is called.
-    pub object: String,
-    /// What it is: one of [`kind`](crate::usage::kind).
-    pub kind: &'static str,
-    /// The domain that it belongs to.
-    pub domain: String,
+    /// Which it is.
+    pub key: Key,
     /// How long it worked, in nanoseconds.
     pub time_ns: [u64; 2],
     /// How often.
@@ -65,7 +62,7 @@ impl Compared {
 }
 
 /// Two traces compared.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Comparison {
     /// Time from each one's first event to its last, in nanoseconds.
     pub span_ns: [u64; 2],
@@ -74,9 +71,8 @@ pub struct Comparison {
     /// How many events each has.
     pub events: [u64; 2],
     /// What only one of them recorded: nothing of that is among the objects.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
-    /// All objects of both, by kind, domain and name.
+    /// All objects of both.
     pub objects: Vec<Compared>,
     /// What explains the difference, what explains most first; what may be idle time comes last. Empty if nothing differs
     /// beyond noise.
@@ -94,7 +90,7 @@ impl Comparison {
         }
         let shared = Shared::of(a, b);
         let both = pairs.into_iter().filter_map(|(key, pair)| {
-            let pair = shared.comparable(key.kind, &key.domain, pair)?;
+            let pair = shared.comparable(key.kind(), &key.domain, pair)?;
             Some((key, pair))
         });
         let pairs: Vec<(&Key, _)> = both.collect();
@@ -102,7 +98,7 @@ impl Comparison {
         let mut rules = Rules::of(a, b, difference);
         for (key, pair) in &pairs {
             // The recorder's own processes are among the objects, and nothing is found of them.
-            if !key.object.contains(RECORDER) {
+            if !key.object.is_recorders() {
                 rules.look_at(key, *pair);
             }
         }
@@ -112,9 +108,7 @@ impl Comparison {
             (finding.may_be_idle, Reverse(explained), Reverse(changed))
         });
         let object = |(key, [a, b]): (&Key, [Figures; 2])| Compared {
-            object: key.object.clone(),
-            kind: key.kind,
-            domain: key.domain.clone(),
+            key: key.clone(),
             time_ns: [a.time_ns, b.time_ns],
             count: [a.count, b.count],
             bytes: [a.bytes, b.bytes],

@@ -8,10 +8,10 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use serde::Serialize;
 use xweave_trace::Trace;
 
 use crate::{
+    delay::{Delay, Offender},
     explanation::{Explained, Outcome, explain},
     objects::Objects,
     parts::{Such, add_ns},
@@ -37,15 +37,6 @@ pub enum Share {
 }
 
 impl Share {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MiddleHalf => "the middle half",
-            Self::SlowestTenth => "the slowest tenth",
-            Self::SlowestQuarter => "the slowest quarter",
-        }
-    }
-
     /// The ranks of those of so many.
     fn ranks(self, of: usize) -> std::ops::Range<usize> {
         match self {
@@ -81,10 +72,10 @@ pub struct TooFew {
 }
 
 /// One side.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Side {
-    /// Which transactions these are: `the middle half`, `the slowest tenth`, `the slowest quarter`.
-    pub of: &'static str,
+    /// Which transactions these are.
+    pub share: Share,
     /// How many the run has.
     pub transactions: u64,
     /// How many of them are on this side.
@@ -100,10 +91,10 @@ pub struct Side {
 }
 
 /// What kept transactions of either side, in means of these.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
-    /// As [`Kept`](crate::parts::Kept) has it: `vCPUs of vm1 waited for a CPU of host`.
-    pub what: String,
+    /// What kept them.
+    pub delay: Delay,
     /// How long, on either side.
     pub ns: [u64; 2],
     /// How much longer on the second side.
@@ -117,10 +108,10 @@ pub struct Cause {
 }
 
 /// A share of what kept transactions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
-    /// Threads of a name, the vCPUs of a guest, a disk.
-    pub who: String,
+    /// Who it was.
+    pub who: Offender,
     /// How long, on either side.
     pub ns: [u64; 2],
     /// How much longer on the second side.
@@ -128,18 +119,10 @@ pub struct By {
 }
 
 /// What the time was spent on, in means.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The domain whose time it was.
-    pub domain: String,
-    /// What took it: objects of a name.
-    pub object: String,
-    /// What kind of objects these are.
-    pub kind: &'static str,
-    /// What it was spent on.
-    pub state: &'static str,
-    /// What more is known of why.
-    pub why: Option<String>,
+    /// Whose time, and what it was spent on.
+    pub such: Such,
     /// How long, on either side. All parts of a side sum to its mean.
     pub ns: [u64; 2],
     /// How much longer on the second side. All parts' sum to the difference.
@@ -149,7 +132,7 @@ pub struct Part {
 }
 
 /// Two sides of transactions compared.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Contrast {
     /// Fast and slow, or first and second.
     pub sides: [Side; 2],
@@ -160,14 +143,12 @@ pub struct Contrast {
     /// Whether the difference is beyond noise.
     pub differs: bool,
     /// What only one of two runs recorded: what these events tell of is something else in the other run.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
     /// What kept them, what changed most first; these sum to the difference, too.
     pub causes: Vec<Cause>,
     /// What the time was spent on, what changed most first.
     pub parts: Vec<Part>,
     /// What was gone through, once for each run.
-    #[serde(skip)]
     pub outcomes: Vec<Outcome>,
 }
 
@@ -208,11 +189,7 @@ impl Contrast {
         }
         let had = |such: &Such| [a, b].map(|side| side.parts.get(such).map_or(0, |sum| sum.transactions));
         let part = |(such, ns): (&&Such, &[u64; 2])| Part {
-            domain: such.domain.clone(),
-            object: such.group.clone(),
-            kind: such.kind,
-            state: such.spent.name(),
-            why: such.why.clone(),
+            such: (*such).clone(),
             ns: *ns,
             difference_ns: difference(*ns),
             transactions: had(such),
@@ -246,27 +223,27 @@ fn error(difference_ns: i64, variances: [f64; 2]) -> (u64, bool) {
 }
 
 /// How long on either side, in all and by whom.
-type Kept = ([u64; 2], BTreeMap<String, [u64; 2]>);
+type Kept = ([u64; 2], BTreeMap<Offender, [u64; 2]>);
 
 /// What kept them, of the parts' means: so these sum to the same.
 fn causes(ns: &BTreeMap<&Such, [u64; 2]>, sides: [&Sums; 2]) -> Vec<Cause> {
-    let mut kept: BTreeMap<String, Kept> = BTreeMap::new();
+    let mut kept: BTreeMap<Delay, Kept> = BTreeMap::new();
     let add = |sum: &mut [u64; 2], ns: &[u64; 2]| {
         sum.iter_mut().zip(ns).for_each(|(sum, ns)| add_ns(sum, *ns));
     };
     for (such, ns) in ns {
-        let (what, by) = such.kept();
-        let (sum, all) = kept.entry(what).or_default();
+        let (delay, by) = Delay::of(such);
+        let (sum, all) = kept.entry(delay).or_default();
         add(sum, ns);
         by.into_iter().for_each(|by| add(all.entry(by).or_default(), ns));
     }
-    let cause = |(what, (ns, by)): (String, Kept)| {
+    let cause = |(delay, (ns, by)): (Delay, Kept)| {
         let by = by.into_iter().map(|(who, ns)| By { who, ns, difference_ns: difference(ns) });
         let mut by: Vec<By> = by.collect();
         by.sort_by_key(|by| Reverse(by.difference_ns.unsigned_abs()));
         let difference_ns = difference(ns);
-        let (error_ns, differs) = error(difference_ns, sides.map(|side| side.variance(&what)));
-        Cause { what, ns, difference_ns, error_ns, differs, by }
+        let (error_ns, differs) = error(difference_ns, sides.map(|side| side.variance(&delay)));
+        Cause { delay, ns, difference_ns, error_ns, differs, by }
     };
     let mut causes: Vec<Cause> = kept.into_iter().map(cause).collect();
     causes.sort_by_key(|cause| Reverse(cause.difference_ns.unsigned_abs()));
@@ -348,7 +325,7 @@ struct Sums {
     middle: Key,
     parts: BTreeMap<Such, Sum>,
     /// By what kept them: the sum and the sum of squares.
-    kept: BTreeMap<String, [f64; 2]>,
+    kept: BTreeMap<Delay, [f64; 2]>,
 }
 
 /// Of one part.
@@ -364,7 +341,7 @@ impl Sums {
         let chosen = &run.keys[share.ranks(run.keys.len())];
         let sum: u128 = chosen.iter().map(|key| u128::from(key.ns)).sum();
         let side = Side {
-            of: share.name(),
+            share,
             transactions: run.keys.len() as u64,
             chosen: chosen.len() as u64,
             mean_ns: mean(sum, chosen.len() as u64),
@@ -382,23 +359,23 @@ impl Sums {
         if key == self.middle {
             self.side.example = transaction.id;
         }
-        let mut kept: BTreeMap<String, u64> = BTreeMap::new();
+        let mut kept: BTreeMap<Delay, u64> = BTreeMap::new();
         for (such, ns) in Such::sums(&transaction.steps, objects) {
-            add_ns(kept.entry(such.kept().0).or_default(), ns);
+            add_ns(kept.entry(Delay::of(&such).0).or_default(), ns);
             let sum = self.parts.entry(such).or_default();
             (sum.ns, sum.transactions) = (sum.ns + u128::from(ns), sum.transactions + 1);
         }
-        for (what, ns) in kept {
-            let [sum, squares] = self.kept.entry(what).or_default();
+        for (delay, ns) in kept {
+            let [sum, squares] = self.kept.entry(delay).or_default();
             let ns = ns as f64;
             (*sum, *squares) = (*sum + ns, *squares + ns * ns);
         }
     }
 
     /// The variance of the mean of what a cause took.
-    fn variance(&self, what: &str) -> f64 {
+    fn variance(&self, delay: &Delay) -> f64 {
         let n = self.side.chosen as f64;
-        let [sum, squares] = self.kept.get(what).copied().unwrap_or_default();
+        let [sum, squares] = self.kept.get(delay).copied().unwrap_or_default();
         ((squares - sum * sum / n) / (n - 1.0) / n).max(0.0)
     }
 

@@ -48,13 +48,13 @@ pub struct DiskId {
 }
 
 impl fmt::Display for DiskId {
-    /// As `lsblk` numbers it: `disk 254:0`.
+    /// As `lsblk` numbers it: `254:0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "disk {}:{}", self.device >> 20, self.device & 0xf_ffff)
+        write!(f, "{}:{}", self.device >> 20, self.device & 0xf_ffff)
     }
 }
 
-/// What the disks of a trace are called.
+/// Names of a trace's disks.
 #[derive(Clone, Debug, Default)]
 pub struct DiskNames(FxHashMap<DiskId, String>);
 
@@ -70,9 +70,9 @@ impl DiskNames {
         Self(disks.collect())
     }
 
-    /// A disk's name, `disk vda`; its number, where none is known.
-    pub fn called(&self, disk: DiskId) -> String {
-        self.0.get(&disk).map_or_else(|| disk.to_string(), |name| format!("disk {name}"))
+    /// A disk's name, `vda`; its number, where none is known.
+    pub fn name(&self, disk: DiskId) -> String {
+        self.0.get(&disk).cloned().unwrap_or_else(|| disk.to_string())
     }
 }
 

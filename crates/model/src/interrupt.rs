@@ -47,19 +47,33 @@ impl Interrupts {
     }
 }
 
-/// What an interrupt is called.
-pub fn name(soft: bool, number: u64) -> String {
-    // include/linux/interrupt.h
-    const SOFT: [&str; 10] =
-        ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
-    let known = usize::try_from(number).ok().and_then(|number| SOFT.get(number));
-    match (soft, known, number.wrapping_sub(VECTORS)) {
-        (true, Some(name), _) => format!("softirq {name}"),
-        (true, None, _) => format!("softirq {number}"),
-        (false, _, 236) => "timer interrupt".to_owned(),
-        (false, _, 251 | 252) => "function call interrupt".to_owned(),
-        (false, _, 253) => "rescheduling interrupt".to_owned(),
-        (false, _, vector @ ..256) => format!("interrupt vector {vector}"),
-        (false, ..) => format!("interrupt {number}"),
+/// Interrupts that are told as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Interrupt {
+    /// A softirq, by its number (`include/linux/interrupt.h`).
+    Softirq(u64),
+    /// The local timer's.
+    Timer,
+    /// Calls of functions on other processors.
+    FunctionCall,
+    /// Asks another processor to reschedule.
+    Rescheduling,
+    /// Another vector, by its number.
+    Vector(u64),
+    /// A device's, by the number that the kernel gave it.
+    Device(u64),
+}
+
+impl Interrupt {
+    /// The one of an event's number (`arch/x86/include/asm/irq_vectors.h`, Linux 6.12).
+    pub fn of(soft: bool, number: u64) -> Self {
+        match (soft, number.wrapping_sub(VECTORS)) {
+            (true, _) => Self::Softirq(number),
+            (false, 236) => Self::Timer,
+            (false, 251 | 252) => Self::FunctionCall,
+            (false, 253) => Self::Rescheduling,
+            (false, vector @ ..256) => Self::Vector(vector),
+            (false, _) => Self::Device(number),
+        }
     }
 }

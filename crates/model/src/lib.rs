@@ -8,7 +8,7 @@
 //! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
 //! processors were really theirs, [`power`] idle states and frequencies, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says ([`between`] what lies between two [places](place) or more, `pair` from each to the next), `paths` are those that records tell of, [`passed`] where one was until when; [`explanation`] does it
-//! for a whole trace with the names of [`objects`] (`called` what is like others), [`parts`] adds up, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
+//! for a whole trace with the [`objects`] (`group` what is like others), [`parts`] adds up, [`delay`] what kept them, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
 //! [`census`] is what there is to ask for, [`recorded`] which groups of events were recorded, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
@@ -18,15 +18,15 @@ mod accounting;
 pub mod between;
 pub mod breakdown;
 mod bytes;
-mod called;
 pub mod census;
 pub mod comparison;
 pub mod connection;
 pub mod contrast;
+pub mod delay;
 pub mod disk;
 pub mod explanation;
-pub mod format;
 mod gaps;
+mod group;
 pub mod guests;
 mod interrupt;
 pub mod intervals;
@@ -35,6 +35,7 @@ pub mod lives;
 mod lock;
 pub mod loss;
 pub mod machine;
+pub mod mean;
 pub mod objects;
 mod pair;
 pub mod parts;
@@ -61,17 +62,19 @@ pub use bytes::Bytes;
 pub use census::Census;
 pub use comparison::Comparison;
 pub use contrast::Contrast;
+pub use delay::{Delay, Offender};
 pub use explanation::{Explained, Outcome, Step, explain};
-pub use interrupt::name as interrupt_name;
+pub use interrupt::Interrupt;
 pub use intervals::Intervals;
 pub use loss::{Loss, LossOfCpu, LossOfDomain};
 pub use machine::Machine;
-pub use objects::Objects;
+pub use objects::{DomainRef, ObjectGroup, ObjectKind, ObjectRef, Objects};
+pub use passed::Stretch;
 pub use power::Power;
 pub use sizes::Sizes;
 pub use slowest::Slowest;
 pub use spec::{Spec, SpecError};
 pub use tally::Tally;
 pub use thread::ThreadId;
-pub use usage::Usage;
+pub use usage::{Usage, UsageKind, UsageObject};
 pub use vcpu::Guest;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     breakdown::TimeState,
     explanation::{Explained, Step},
-    objects::Objects,
+    objects::{ObjectKind, Objects},
     spec::Spec,
     thread::between,
 };
@@ -47,13 +47,13 @@ impl Spent {
 
     fn add(&mut self, step: &Step, objects: &Objects) {
         use TimeState as S;
-        let kind = objects.named(step.object).kind;
+        let kind = objects.get(step.object).kind;
         let sum = match (step.spent, kind) {
             (S::Unknown, _) => &mut self.unknown_ns,
             (S::Queue | S::Device | S::Completion, _) => &mut self.disk_ns,
-            (S::Network | S::Retransmit, _) | (_, "peer") => &mut self.network_ns,
+            (S::Network | S::Retransmit, _) | (_, ObjectKind::Peer) => &mut self.network_ns,
             (S::Lock, _) => &mut self.lock_ns,
-            (_, "vcpu") => &mut self.host_ns,
+            (_, ObjectKind::Vcpu) => &mut self.host_ns,
             _ if step.depth > 0 => &mut self.others_ns,
             (S::Running, _) => &mut self.on_cpu_ns,
             (S::Ready | S::Waking | S::Throttled | S::Preempted, _) => &mut self.ready_ns,
@@ -126,8 +126,8 @@ impl Programs {
         (sum.min_ns, sum.max_ns) = (sum.min_ns.min(ns), sum.max_ns.max(ns));
         life.steps.iter().for_each(|step| sum.spent.add(step, objects));
         let above = |step: &&Step| {
-            let kind = objects.named(step.object).kind;
-            step.depth == 0 && step.spent == TimeState::Running && kind == "interrupts"
+            let kind = objects.get(step.object).kind;
+            step.depth == 0 && step.spent == TimeState::Running && kind == ObjectKind::Interrupts
         };
         let interrupts = life.steps.iter().filter(above).map(|step| between(step.from, step.to));
         let system = life.in_calls_ns.map(|ns| interrupts.fold(ns, u64::saturating_add));

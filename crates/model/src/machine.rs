@@ -9,10 +9,10 @@ use xweave_trace::{
 };
 
 use crate::{
-    called::Recorders,
     connection::Connections,
     disk::Disks,
     gaps::Gaps,
+    group::Recorders,
     guests::Guests,
     lock::Waits,
     loss::Loss,

@@ -1,4 +1,4 @@
-//! What objects are called, in documents and tables.
+//! The objects of a trace: what each is, and with which it is told as one. What they are called is for who shows them.
 
 use rustc_hash::FxHashMap;
 use xweave_trace::{
@@ -9,35 +9,111 @@ use xweave_trace::{
 use crate::{
     ThreadId,
     breakdown::{self, Object},
-    called::{Like, served},
     connection::Refused,
     disk::DiskNames,
+    group::{ThreadFacts, service},
     guests::Guests,
     machine::Machine,
     power::Power,
-    vcpu::{CpuId, exit_reason},
+    vcpu::CpuId,
     wait::WaitedFor,
 };
 
-pub use crate::called::{RECORDER, Role};
+pub use crate::group::ObjectGroup;
 
 /// A number of [`Objects`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectNumber(u32);
 
+/// The domain whose time something is; of what lies between two, both.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DomainRef {
+    /// A domain, by its name.
+    One(String),
+    /// What goes from the first to the second.
+    Between(String, String),
+}
+
+impl DomainRef {
+    /// The domain's name, if it is one.
+    pub fn one(&self) -> Option<&str> {
+        match self {
+            Self::One(name) => Some(name),
+            Self::Between(..) => None,
+        }
+    }
+}
+
+/// Kinds of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// A disk.
+    Disk,
+    /// Interrupts of a processor.
+    Interrupts,
+    /// What lies between the two ends of a connection.
+    Link,
+    /// A lock of the kernel.
+    Lock,
+    /// The other end of a connection, of which there are no events.
+    Peer,
+    /// A thread.
+    Thread,
+    /// A vCPU as its guest has it: the time is the host's.
+    Vcpu,
+}
+
+impl ObjectKind {
+    /// As documents call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Interrupts => "interrupts",
+            Self::Link => "link",
+            Self::Lock => "lock",
+            Self::Peer => "peer",
+            Self::Thread => "thread",
+            Self::Vcpu => "vcpu",
+        }
+    }
+}
+
+/// Which of its group an object is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Member {
+    /// The only one.
+    Only,
+    /// A thread.
+    Thread {
+        /// Its number.
+        tid: u32,
+        /// Its whole name, where that says more than its group.
+        name: Option<String>,
+    },
+    /// A guest's vCPU, by its number.
+    Vcpu(u32),
+    /// A lock.
+    Lock {
+        /// Its address.
+        address: u64,
+        /// Who held it.
+        holder: Box<Member>,
+    },
+    /// A processor's.
+    Cpu(u32),
+}
+
 /// An object, as people know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// The domain whose time it takes; of what lies between two, both.
-    pub domain: String,
-    /// What it is called there: `nginx/812`, `disk 254:0`, `vCPU 0 of vm1`.
-    pub name: String,
-    /// What it is called together with those that are like it: `nginx`.
-    pub group: String,
-    /// What it is: `thread`, `disk`, `lock`, `interrupts`, `vcpu`, `link` or `peer`.
-    pub kind: &'static str,
-    /// What it is for, with those that are like it.
-    pub role: Role,
+pub struct ObjectRef {
+    /// Whose time it takes.
+    pub domain: DomainRef,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Those that it is told as one with.
+    pub group: ObjectGroup,
+    /// Which of these it is.
+    pub member: Member,
 }
 
 /// What more is known of why: as [`breakdown::Cause`], with the thread's number among [`Objects`].
@@ -73,14 +149,69 @@ pub enum Cause {
     Exited(i32),
 }
 
-/// All objects that were met, each told once.
+/// A [cause](Cause), of all objects that are alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Another of these threads, or vCPUs, had the processor.
+    Had(ObjectGroup),
+    /// It was sent again, as no answer came.
+    Repeated,
+    /// It was sent again, as it was refused.
+    Refused(Refusal),
+    /// The futex at this address was waited for meanwhile.
+    Futex(u64),
+    /// Data in a pipe was waited for, which these write.
+    PipeData(ObjectGroup),
+    /// Room in a pipe was waited for, which these read.
+    PipeRoom(ObjectGroup),
+    /// A page of a file was waited for, which is called so, if that is known.
+    PageFault(Option<String>),
+    /// A page was waited for that was swapped out.
+    SwapIn,
+    /// It had not yet received what it then took up, and did not wait for it.
+    Earlier,
+    /// Another of these threads had received the request.
+    Moved(ObjectGroup),
+    /// So many times something was sent before the answer came.
+    Ahead(usize),
+    /// The processor saved power.
+    Power(Power),
+    /// Interrupts of the host ran above a vCPU's thread.
+    Interrupted,
+    /// The vCPU had come out of its guest for this reason ([`exit_reason`](crate::vcpu::exit_reason)).
+    Exited(i32),
+}
+
+impl Reason {
+    /// As documents call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Had(_) => "cpu_taken",
+            Self::Repeated => "sent_again",
+            Self::Refused(_) => "refused",
+            Self::Futex(_) => "futex",
+            Self::PipeData(_) => "pipe_data",
+            Self::PipeRoom(_) => "pipe_room",
+            Self::PageFault(_) => "page_fault",
+            Self::SwapIn => "swap_in",
+            Self::Earlier => "earlier",
+            Self::Moved(_) => "moved",
+            Self::Ahead(_) => "ahead",
+            Self::Power(_) => "power",
+            Self::Interrupted => "interrupted",
+            Self::Exited(_) => "exited",
+        }
+    }
+}
+
+/// All objects that were met, each once.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     domains: FxHashMap<u8, String>,
     disks: DiskNames,
     /// Who runs each guest.
     hosts: FxHashMap<u8, String>,
-    all: Vec<Named>,
+    all: Vec<ObjectRef>,
     /// Files of which pages were waited for.
     files: FxHashMap<Name, Box<str>>,
     /// A thread that goes on under another name, or turns out to be a vCPU, is another object.
@@ -94,66 +225,46 @@ impl Objects {
         Self { domains, disks: DiskNames::of(trace), hosts, ..Self::default() }
     }
 
-    /// What an object is called.
-    pub fn named(&self, number: ObjectNumber) -> &Named {
+    /// The object of a number.
+    pub fn get(&self, number: ObjectNumber) -> &ObjectRef {
         // Numbers are given by this table only.
         &self.all[number.0 as usize]
     }
 
-    /// What the domain is called that runs a guest; none, if it is no guest.
+    /// The name of the domain that runs a guest; none, if it is no guest.
     pub fn host(&self, guest: &str) -> Option<&str> {
         let number = self.domains.iter().find(|(_, name)| *name == guest)?.0;
         self.hosts.get(number).map(String::as_str)
     }
 
-    /// What a domain is called.
+    /// A domain's name.
     pub fn domain(&self, number: u8) -> &str {
         self.domains.get(&number).map_or("?", |name| name)
     }
 
-    /// A cause in words.
-    pub fn why(&self, cause: Cause) -> String {
-        match cause {
-            Cause::Had(thread) => format!("{} had the CPU", self.named(thread).name),
-            Cause::Moved(thread) => format!("{} had received the request", self.named(thread).name),
-            Cause::Data(pipe, writer) => data_in(&format!("pipe {pipe}"), &self.named(writer).name),
-            Cause::Room(pipe, reader) => room_in(&format!("pipe {pipe}"), &self.named(reader).name),
-            Cause::Repeated(times) => format!("sent again {}, without an answer before", again(times)),
-            Cause::Refused(times, Refused { why, waiting }) => {
-                let waited = match why {
-                    Refusal::AcceptQueue => format!(", {waiting} connections waited"),
-                    Refusal::TimeWait | Refusal::Other => String::new(),
-                };
-                format!("sent again {}: {}{waited}", again(times), refused(why))
-            }
-            _ => self.why_such(cause),
-        }
+    /// A file's name, if it is known and pages of the file were waited for.
+    pub fn file(&self, name: Name) -> Option<&str> {
+        self.files.get(&name).map(|name| &**name).filter(|name| !name.is_empty())
     }
 
-    /// The same, told of all such.
-    pub fn why_such(&self, cause: Cause) -> String {
+    /// The reason that a cause is one of.
+    pub fn reason(&self, cause: Cause) -> Reason {
+        let group = |number| self.get(number).group.clone();
         match cause {
-            Cause::Had(thread) => format!("{} had the CPU", self.named(thread).group),
-            Cause::Moved(thread) => {
-                format!("another thread ({}) had received the request", self.named(thread).group)
-            }
-            Cause::Earlier => "before it took this up, perhaps for others".to_owned(),
-            Cause::Ahead(times) => {
-                format!("sent {times} times before the answer: requests are not told apart")
-            }
-            Cause::Repeated(_) => "sent again, without an answer before".to_owned(),
-            Cause::Refused(_, Refused { why, .. }) => format!("sent again: {}", refused(why)),
-            Cause::Futex(address) => format!("futex {address:#x} was waited for"),
-            Cause::Data(_, writer) => data_in("a pipe", &self.named(writer).group),
-            Cause::Room(_, reader) => room_in("a pipe", &self.named(reader).group),
-            Cause::PageOf(file) => match self.files.get(&file).filter(|name| !name.is_empty()) {
-                Some(name) => format!("page fault: a page of the file {name} was waited for"),
-                None => "page fault: a page of a file was waited for".to_owned(),
-            },
-            Cause::Power(power) => power.to_string(),
-            Cause::Interrupted => "interrupts of the host ran on its CPU".to_owned(),
-            Cause::Exited(reason) => format!("{} exits", exit_reason(reason)),
-            Cause::Swapped => "swap-in: a page that was swapped out was waited for".to_owned(),
+            Cause::Had(other) => Reason::Had(group(other)),
+            Cause::Repeated(_) => Reason::Repeated,
+            Cause::Refused(_, Refused { why, .. }) => Reason::Refused(why),
+            Cause::Futex(address) => Reason::Futex(address),
+            Cause::Data(_, writer) => Reason::PipeData(group(writer)),
+            Cause::Room(_, reader) => Reason::PipeRoom(group(reader)),
+            Cause::PageOf(file) => Reason::PageFault(self.file(file).map(str::to_owned)),
+            Cause::Swapped => Reason::SwapIn,
+            Cause::Earlier => Reason::Earlier,
+            Cause::Moved(other) => Reason::Moved(group(other)),
+            Cause::Ahead(times) => Reason::Ahead(times),
+            Cause::Power(power) => Reason::Power(power),
+            Cause::Interrupted => Reason::Interrupted,
+            Cause::Exited(reason) => Reason::Exited(reason),
         }
     }
 
@@ -168,41 +279,79 @@ impl Objects {
             return *known;
         }
         let number = ObjectNumber(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        let called = self.called(thread, names.text(name), vcpu, machine);
-        self.all.push(self.name(object, called));
+        let described = self.describe(object, names.text(name), vcpu, machine);
+        self.all.push(described);
         self.numbers.insert((object, name, vcpu), number);
         number
     }
 
-    /// A thread, and those like it, as users know them: of a guest's process, what it does for which guest.
-    fn called(&self, thread: Option<ThreadId>, text: &str, vcpu: Option<CpuId>, machine: &Machine) -> Called {
+    fn describe(&self, object: Object, name: &str, vcpu: Option<CpuId>, machine: &Machine) -> ObjectRef {
+        let own = |domain, kind, group, member| ObjectRef {
+            domain: DomainRef::One(self.domain(domain).to_owned()),
+            kind,
+            group,
+            member,
+        };
+        match object {
+            Object::Thread(id) => {
+                let (group, member) = self.thread(id, name, vcpu, machine);
+                own(id.domain, ObjectKind::Thread, group, member)
+            }
+            Object::Disk(disk) => {
+                let group = ObjectGroup::Disk(self.disks.name(disk));
+                own(disk.domain, ObjectKind::Disk, group, Member::Only)
+            }
+            Object::Lock { address, holder } => {
+                let (group, member) = self.thread(holder, name, vcpu, machine);
+                let member = Member::Lock { address, holder: Box::new(member) };
+                own(holder.domain, ObjectKind::Lock, ObjectGroup::Locks(Box::new(group)), member)
+            }
+            Object::Interrupts(cpu) => {
+                own(cpu.domain, ObjectKind::Interrupts, ObjectGroup::Interrupts, Member::Cpu(cpu.cpu))
+            }
+            Object::Vcpu(cpu) => ObjectRef {
+                domain: DomainRef::One(self.hosts.get(&cpu.domain).cloned().unwrap_or_default()),
+                kind: ObjectKind::Vcpu,
+                group: ObjectGroup::Vcpus { guest: self.domain(cpu.domain).to_owned() },
+                member: Member::Vcpu(cpu.cpu),
+            },
+            Object::Link { from, to, service } => ObjectRef {
+                domain: DomainRef::Between(self.domain(from).to_owned(), self.domain(to).to_owned()),
+                kind: ObjectKind::Link,
+                group: ObjectGroup::Link { service },
+                member: Member::Only,
+            },
+            Object::Remote { domain, service } => {
+                own(domain, ObjectKind::Peer, ObjectGroup::Peer { service }, Member::Only)
+            }
+        }
+    }
+
+    /// Which threads a thread is like, and which of them it is: of a guest's process, what it does for which guest.
+    fn thread(
+        &self,
+        id: ThreadId,
+        name: &str,
+        vcpu: Option<CpuId>,
+        machine: &Machine,
+    ) -> (ObjectGroup, Member) {
         if let Some(vcpu) = vcpu {
-            let guest = self.domain(vcpu.domain);
-            return Called {
-                one: format!("vCPU {} of {guest}", vcpu.cpu),
-                all: format!("vCPUs of {guest}"),
-                role: Role::Vcpus(guest.to_owned()),
-            };
+            let guest = self.domain(vcpu.domain).to_owned();
+            return (ObjectGroup::Vcpus { guest }, Member::Vcpu(vcpu.cpu));
         }
-        let tid = thread.map_or(0, |id| id.tid);
-        if text.is_empty() {
-            let all = "threads without a name".to_owned();
-            return Called { one: format!("thread {tid}"), all, role: Role::Other };
+        let tid = id.tid;
+        if name.is_empty() {
+            return (ObjectGroup::Nameless, Member::Thread { tid, name: None });
         }
-        let process = thread.and_then(|id| Some(machine.threads.get(id)?.process)).unwrap_or(0);
-        let domain = thread.map_or(0, |id| id.domain);
-        let served = served(text);
-        let guest = machine.vcpus.guest(domain, served.map_or(process, |(_, process)| process));
+        let process = machine.threads.get(id).map_or(0, |thread| thread.process);
+        let service = service(name);
+        let guest = machine.vcpus.guest(id.domain, service.map_or(process, |(_, process)| process));
         let guest = guest.map(|guest| self.domain(guest));
         // One that is called as if it served a guest, and serves none that is known, is called as it is.
-        let serve = served.map(|(is, _)| is);
-        let like = Like { name: text, vcpus: false, guest, serve };
-        let (all, one) = (like.called().into_owned(), format!("{}/{tid}", like.one()));
-        let records = guest.is_none() && machine.recorders.has(domain, process, text);
-        match records {
-            true => Called { one, all: RECORDER.to_owned(), role: Role::Recorder },
-            false => Called { one, all, role: like.role() },
-        }
+        let facts = ThreadFacts { name, is_vcpu: false, guest, serves: service.map(|(is, _)| is) };
+        let member = Member::Thread { tid, name: facts.whole_name().map(str::to_owned) };
+        let records = guest.is_none() && machine.recorders.has(id.domain, process, name);
+        (if records { ObjectGroup::Recorder } else { facts.group() }, member)
     }
 
     pub(crate) fn cause(&mut self, cause: breakdown::Cause, machine: &Machine, names: &Names) -> Cause {
@@ -238,71 +387,4 @@ impl Objects {
             breakdown::Cause::Exited(reason) => Cause::Exited(reason),
         }
     }
-
-    fn name(&self, object: Object, thread: Called) -> Named {
-        let domain = |number| self.domain(number).to_owned();
-        let named = |domain, kind, name: String, group: String| {
-            let role = Role::Other;
-            Named { domain, name, group, kind, role }
-        };
-        match object {
-            Object::Thread(id) => {
-                let Called { one, all, role } = thread;
-                Named { role, ..named(domain(id.domain), "thread", one, all) }
-            }
-            Object::Disk(disk) => {
-                let name = self.disks.called(disk);
-                named(domain(disk.domain), "disk", name.clone(), name)
-            }
-            Object::Lock { address, holder } => {
-                let name = format!("lock {address:#x} of {}", thread.one);
-                named(domain(holder.domain), "lock", name, format!("locks of {}", thread.all))
-            }
-            Object::Interrupts(cpu) => {
-                let name = format!("interrupts of CPU {}", cpu.cpu);
-                named(domain(cpu.domain), "interrupts", name, "interrupts".to_owned())
-            }
-            Object::Vcpu(cpu) => {
-                let name = format!("vCPU {} of {}", cpu.cpu, domain(cpu.domain));
-                let group = format!("vCPUs of {}", domain(cpu.domain));
-                let host = self.hosts.get(&cpu.domain).cloned().unwrap_or_default();
-                Named { role: Role::Vcpus(domain(cpu.domain)), ..named(host, "vcpu", name, group) }
-            }
-            Object::Link { from, to, service } => {
-                let name = format!("connection to :{service}");
-                named(format!("{} → {}", domain(from), domain(to)), "link", name.clone(), name)
-            }
-            Object::Remote { domain: of, service } => {
-                let name = format!("peer at :{service}");
-                named(domain(of), "peer", name.clone(), name)
-            }
-        }
-    }
-}
-
-fn data_in(pipe: &str, writer: &str) -> String {
-    format!("data in {pipe} was waited for, written by {writer}")
-}
-
-fn room_in(pipe: &str, reader: &str) -> String {
-    format!("room in {pipe} was waited for, read by {reader}")
-}
-
-fn again(times: usize) -> String {
-    if times == 1 { "once".to_owned() } else { format!("{times} times") }
-}
-
-fn refused(why: Refusal) -> &'static str {
-    match why {
-        Refusal::AcceptQueue => "the accept queue was full",
-        Refusal::TimeWait => "the port's last connection was in TIME_WAIT at the server",
-        Refusal::Other => "TCP did not answer",
-    }
-}
-
-/// A thread's name, and of those like it, and what these are for.
-struct Called {
-    one: String,
-    all: String,
-    role: Role,
 }

@@ -7,8 +7,8 @@ use std::{
 
 use xweave_flow::{
     Depths, Exchange, Flow, Flows, Join, Key, Leg, Wanted, Way, Ways,
-    exchange::{self, Connection, SENT_AGAIN},
-    legs::bare,
+    exchange::{self, Connection},
+    legs::WayPoint,
 };
 use xweave_trace::Trace;
 
@@ -16,7 +16,7 @@ use crate::{
     breakdown::{Object, Piece, TimeState, breakdown_at},
     bytes::Bytes,
     machine::Machine,
-    passed::Passed,
+    passed::{Passed, Stretch},
     spec::{Rate, Spec},
     thread::ThreadId,
     transaction::Transaction,
@@ -64,9 +64,8 @@ impl Path {
         let (mut came, mut before) = (self.way.start_ns, None);
         for leg in &self.way.legs {
             let comes = before.replace(&leg.place) != Some(&leg.place);
-            let others =
-                comes.then(|| u32::try_from(depths.before(bare(&leg.place), came)).unwrap_or(u32::MAX));
-            self.others.push(others);
+            let others = |place| u32::try_from(depths.before(place, came)).unwrap_or(u32::MAX);
+            self.others.push(comes.then(|| leg.place.flow_place().map_or(0, others)));
             came = leg.until_ns;
         }
         self
@@ -77,7 +76,7 @@ impl Path {
         let (mut pieces, mut at) = (Vec::new(), self.way.start_ns);
         for leg in &self.way.legs {
             let cpu = CpuId { domain: leg.domain, cpu: leg.cpu };
-            if leg.place.ends_with(SENT_AGAIN) {
+            if leg.place.point == WayPoint::SentAgain {
                 // Whatever its client did meanwhile.
                 let to = self.way.legs.iter().map(|leg| leg.domain).find(|to| *to != leg.domain);
                 let object =
@@ -92,7 +91,8 @@ impl Path {
         let last = self.way.legs.last().map_or((0, 0), |leg| (leg.domain, leg.tid));
         let thread = ThreadId { domain: last.0, tid: last.1 };
         let others = self.others.into_iter().chain(std::iter::repeat(None));
-        let passed = |(Leg { place, until_ns, .. }, others)| Passed { segment: place, until_ns, others };
+        let passed =
+            |(Leg { place, until_ns, .. }, others)| Passed { stretch: Stretch::Way(place), until_ns, others };
         let segments = self.way.legs.into_iter().zip(others).map(passed).collect();
         Transaction { bytes: self.bytes, segments, ..Transaction::new(self.name, thread, pieces) }
     }

@@ -1,6 +1,6 @@
 //! What processors save power with: idle states, and frequencies below their highest, as the group `power` tells them.
 
-use std::{collections::VecDeque, fmt};
+use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 use xweave_trace::{
@@ -39,18 +39,6 @@ impl Power {
         match self {
             Self::Idle(_) => 0.0,
             Self::Slow { khz, highest } => 1.0 - f64::from(khz.min(highest)) / f64::from(highest.max(1)),
-        }
-    }
-}
-
-impl fmt::Display for Power {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ghz = |khz: u32| f64::from(khz) / 1e6;
-        match *self {
-            Self::Idle(state) => write!(f, "the CPU was in idle state {state}"),
-            Self::Slow { khz, highest } => {
-                write!(f, "the CPU ran at {:.2} of {:.2} GHz", ghz(khz), ghz(highest))
-            }
         }
     }
 }
@@ -211,6 +199,6 @@ mod tests {
         assert_eq!(highest.slow(CpuId { domain: 1, cpu: 1 }, 1_200_000), None);
         let slow = highest.slow(cpu, 1_700_000).unwrap();
         assert!((slow.slowed() - 0.5).abs() < 1e-9);
-        assert_eq!(slow.to_string(), "the CPU ran at 1.70 of 3.40 GHz");
+        assert_eq!(slow, Power::Slow { khz: 1_700_000, highest: 3_400_000 });
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    delay::Delay,
     explanation::Explained,
     intervals::Intervals,
     lives::Programs,
@@ -32,8 +33,8 @@ impl Tally {
         Self { totals: Totals::default(), intervals, programs, sizes: by_size.then(Sizes::default) }
     }
 
-    /// Adds a transaction; tells what kept it, as [`Kept::what`](crate::parts::Kept::what) has it, and how long.
-    pub fn add(&mut self, transaction: &Explained, objects: &Objects) -> BTreeMap<String, u64> {
+    /// Adds a transaction. Returns what kept it, and how long.
+    pub fn add(&mut self, transaction: &Explained, objects: &Objects) -> BTreeMap<Delay, u64> {
         let sums = Such::sums(&transaction.steps, objects);
         let kept = self.totals.add_sums(transaction.length(), &sums);
         if let Some(sizes) = &mut self.sizes {

@@ -2,50 +2,147 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use xweave_trace::Damaged;
 
-pub use crate::accounting::states::States;
-use crate::recorded::Groups;
+use crate::objects::ObjectGroup;
+pub use crate::{accounting::states::States, interrupt::Interrupt, recorded::Groups};
 
-/// The kinds of objects, as documents call them.
-pub mod kind {
-    /// The threads of all processes of a name. Time: running, interrupts above them included; wait: ready, another
-    /// thread having the processor; count: how often they were given one.
-    pub const PROCESS: &str = "process";
+/// Kinds of objects, and what their figures mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UsageKind {
     /// A disk. Time: it had at least one access; count: accesses that it was given, after merging; wait: those of
     /// all accesses for the disk.
-    pub const DISK: &str = "disk";
+    Disk,
     /// A disk as used by the processes of a name. Time: what their accesses took of the disk's, each from its being
     /// given or the end of the one before, whichever is later; else as of a disk.
-    pub const USE: &str = "disk_user";
-    /// The other ends of a domain's connections to a port. Wait: for what was received; count: of sends and receives.
-    pub const PEER: &str = "peer";
-    /// What a domain serves at a port. Count: of sends and receives.
-    pub const SERVICE: &str = "service";
-    /// Locks that processes of a name waited for. Time: waiting.
-    pub const LOCK: &str = "lock";
-    /// Interrupts of a number. Time: without those above them.
-    pub const INTERRUPT: &str = "interrupt";
-    /// A vCPU. Time: inside the guest; wait: halted; count: exits.
-    pub const VCPU: &str = "vcpu";
+    DiskUser,
     /// A guest's exits for a reason. Time: what its vCPUs' threads ran in the host until they were back in the guest,
     /// unless they were halted meanwhile.
-    pub const EXIT: &str = "exit";
+    Exit,
+    /// Interrupts of a number. Time: without those above them.
+    Interrupt,
+    /// Locks that processes of a name waited for. Time: waiting.
+    Lock,
+    /// The other ends of a domain's connections to a port. Wait: for what was received; count: of sends and receives.
+    Peer,
+    /// The threads of all processes of a name. Time: running, interrupts above them included; wait: ready, another
+    /// thread having the processor; count: how often they were given one.
+    Process,
+    /// What a domain serves at a port. Count: of sends and receives.
+    Service,
+    /// A vCPU. Time: inside the guest; wait: halted; count: exits.
+    Vcpu,
+}
+
+impl UsageKind {
+    /// As documents call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::DiskUser => "disk_user",
+            Self::Exit => "exit",
+            Self::Interrupt => "interrupt",
+            Self::Lock => "lock",
+            Self::Peer => "peer",
+            Self::Process => "process",
+            Self::Service => "service",
+            Self::Vcpu => "vcpu",
+        }
+    }
+}
+
+/// An object that has figures, within its domain.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UsageObject {
+    /// A disk, by its name.
+    Disk(String),
+    /// A disk as used by such processes.
+    DiskUser {
+        /// The processes.
+        user: ObjectGroup,
+        /// The disk's name.
+        disk: String,
+    },
+    /// Exits of a virtual machine's vCPUs.
+    Exits {
+        /// For this reason ([`exit_reason`](crate::vcpu::exit_reason)).
+        reason: String,
+        /// The vCPUs; where the guest is not known, the processes that run it.
+        of: ObjectGroup,
+    },
+    /// Interrupts.
+    Interrupt(Interrupt),
+    /// Locks that such processes waited for.
+    Locks(ObjectGroup),
+    /// The other ends of connections to a port; of the recorder's, to all.
+    Peer(Option<u16>),
+    /// The processes of a name.
+    Process(ObjectGroup),
+    /// What is served at a port; by the recorder, at all.
+    Service(Option<u16>),
+    /// A vCPU.
+    Vcpu {
+        /// Its number.
+        number: u64,
+        /// The guest's vCPUs; where that is not known, the processes that run it.
+        of: ObjectGroup,
+    },
+}
+
+impl UsageObject {
+    /// The kind of object that it is.
+    pub fn kind(&self) -> UsageKind {
+        match self {
+            Self::Disk(_) => UsageKind::Disk,
+            Self::DiskUser { .. } => UsageKind::DiskUser,
+            Self::Exits { .. } => UsageKind::Exit,
+            Self::Interrupt(_) => UsageKind::Interrupt,
+            Self::Locks(_) => UsageKind::Lock,
+            Self::Peer(_) => UsageKind::Peer,
+            Self::Process(_) => UsageKind::Process,
+            Self::Service(_) => UsageKind::Service,
+            Self::Vcpu { .. } => UsageKind::Vcpu,
+        }
+    }
+
+    /// The threads or processes that it is, or is about, if there are such.
+    pub fn group(&self) -> Option<&ObjectGroup> {
+        match self {
+            Self::DiskUser { user: group, .. }
+            | Self::Exits { of: group, .. }
+            | Self::Locks(group)
+            | Self::Process(group)
+            | Self::Vcpu { of: group, .. } => Some(group),
+            Self::Disk(_) | Self::Interrupt(_) | Self::Peer(_) | Self::Service(_) => None,
+        }
+    }
+
+    /// Whether it is the recorder's own.
+    pub fn is_recorders(&self) -> bool {
+        match self {
+            Self::Peer(port) | Self::Service(port) => port.is_none(),
+            _ => self.group().is_some_and(ObjectGroup::is_recorders),
+        }
+    }
 }
 
 /// What tells an object from others, in whatever trace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// One of [`kind`].
-    pub kind: &'static str,
     /// The domain's name.
     pub domain: String,
-    /// What it is called there.
-    pub object: String,
+    /// Which of its objects.
+    pub object: UsageObject,
 }
 
-/// What an object did. What that means for each kind is said at [`kind`].
+impl Key {
+    /// The kind of object.
+    pub fn kind(&self) -> UsageKind {
+        self.object.kind()
+    }
+}
+
+/// What an object did. What that means for each kind is said at [`UsageKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// How long it worked, in nanoseconds.
@@ -83,18 +180,15 @@ impl Figures {
     }
 }
 
-/// Who had a processor, where there are too many to tell apart.
-pub const OTHERS: &str = "others";
-
 /// How long some processes were ready for a processor that others had.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// The domain.
     pub domain: String,
-    /// Who waited: the object of a [`kind::PROCESS`].
-    pub object: String,
-    /// Who had the processor: another one, or the same, or [`OTHERS`].
-    pub by: String,
+    /// Who waited: as a [`UsageKind::Process`].
+    pub who: ObjectGroup,
+    /// Who had the processor: other processes, or the same; [`ObjectGroup::Others`], where there are too many to tell apart.
+    pub by: ObjectGroup,
     /// How long, in nanoseconds: of all threads that waited.
     pub ns: u64,
 }

@@ -2,7 +2,7 @@
 
 use xweave_flow::by_value::{Group, Groups};
 
-use crate::{View, number, segments::with_bars, table::Heading};
+use crate::{View, number, segments::with_bars, table::Heading, words::places::flow_place};
 
 /// Columns from which on the time of whole flows has one.
 const WIDE: u16 = 100;
@@ -24,7 +24,11 @@ pub fn table(of: &Groups, name: &str, most: usize, view: View) -> String {
     headings.push(Heading("Share", false));
     let row = |group: &Group| {
         let stay = &group.stay;
-        let mut row = vec![group.value.to_string(), stay.domain.clone(), stay.place.clone()];
+        let mut row = vec![
+            group.value.to_string(),
+            stay.place.domain().to_owned(),
+            flow_place(&stay.place).to_string(),
+        ];
         row.push(number::count(stay.flows));
         row.extend([stay.p50_ns, stay.p99_ns].map(number::micros));
         if is_wide {

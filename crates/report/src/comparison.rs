@@ -3,16 +3,16 @@
 use std::cmp::Reverse;
 
 use xweave_model::{
-    Comparison,
+    Comparison, UsageKind,
     comparison::{Compared, FACTOR, Finding, LEAST_NS, SHARE},
     recorded::LeftOut,
-    usage::kind,
 };
 
 use crate::{
     View,
     folded::{self, Column},
     number, table,
+    words::{changes, objects},
 };
 
 /// What shares mean.
@@ -40,14 +40,14 @@ pub fn findings(comparison: &Comparison, which: Which, view: View) -> String {
     let (waits, work): (Vec<_>, Vec<_>) = comparison.findings.iter().partition(|finding| finding.may_be_idle);
     let (most, most_waits) = if which.all { (usize::MAX, usize::MAX) } else { (FINDINGS, FINDINGS / 2) };
     if !work.is_empty() {
-        text.push_str(&format!("\n{}", changes(comparison, &work, most, view)));
+        text.push_str(&format!("\n{}", table_of_changes(comparison, &work, most, view)));
         if comparison.took_longer() {
             text.push_str(OVERLAP);
         }
     }
     if !waits.is_empty() {
         text.push_str("\nWaits, which may be idle time or follow from something else:\n\n");
-        text.push_str(&changes(comparison, &waits, most_waits, view));
+        text.push_str(&table_of_changes(comparison, &waits, most_waits, view));
     }
     text
 }
@@ -87,7 +87,7 @@ pub(crate) fn lacks(left: &LeftOut) -> String {
     format!("{which} has no {} events{of}", left.events)
 }
 
-fn changes(comparison: &Comparison, findings: &[&Finding], most: usize, view: View) -> String {
+fn table_of_changes(comparison: &Comparison, findings: &[&Finding], most: usize, view: View) -> String {
     let (findings, left) = findings.split_at(findings.len().min(most));
     let column = |of: fn(&Finding) -> String| findings.iter().map(|finding| of(finding)).collect();
     let mut about = vec![Column::numbers("Change", column(change))];
@@ -96,7 +96,7 @@ fn changes(comparison: &Comparison, findings: &[&Finding], most: usize, view: Vi
         about.push(Column::numbers("Explains", shares.collect()));
     }
     about.push(Column::names("Domain", column(|finding| finding.domain.clone())));
-    let texts = column(|finding| table::unbroken(&finding.text));
+    let texts = column(|finding| table::unbroken(&changes::finding(finding).to_string()));
     let mut text = folded::text(&about, &[Column::prose("What changed, first to second", texts)], view);
     if !left.is_empty() {
         let changes = number::counted(left.len() as u64, "smaller change", "smaller changes");
@@ -125,7 +125,7 @@ type Pair = (&'static str, fn(&Compared) -> [Shown; 2]);
 struct Shown(f64, String);
 
 /// The kinds of objects, with what is told of each.
-const KINDS: [(&str, &str, &[Pair]); 9] = {
+const KINDS: [(UsageKind, &str, &[Pair]); 9] = {
     const BUSY: Pair = ("busy", |of| times(of.time_ns));
     const COUNT: fn(&Compared) -> [Shown; 2] = |of| of.count.map(|n| Shown(n as f64, number::count(n)));
     const DATA: Pair = ("data", |of| of.bytes.map(size));
@@ -135,23 +135,27 @@ const KINDS: [(&str, &str, &[Pair]); 9] = {
     const SEEK: Pair = ("apart", |of| each(of.seek_bytes, of.count).map(size));
     const WAITED: Pair = ("waited", |of| times(of.wait_ns));
     [
-        (kind::DISK, "Disks", &[BUSY, ("requests", COUNT), DATA, MEAN, QUEUED, DEVICE, SEEK]),
-        (kind::USE, "Disks, by who uses them", &[BUSY, ("requests", COUNT), DATA, MEAN, QUEUED, DEVICE]),
+        (UsageKind::Disk, "Disks", &[BUSY, ("requests", COUNT), DATA, MEAN, QUEUED, DEVICE, SEEK]),
         (
-            kind::PROCESS,
+            UsageKind::DiskUser,
+            "Disks, by who uses them",
+            &[BUSY, ("requests", COUNT), DATA, MEAN, QUEUED, DEVICE],
+        ),
+        (
+            UsageKind::Process,
             "Processes",
             &[("running", |of| times(of.time_ns)), ("ready", |of| times(of.wait_ns)), ("switched in", COUNT)],
         ),
-        (kind::PEER, "Peers", &[WAITED, ("messages", COUNT), DATA]),
-        (kind::SERVICE, "Services", &[("messages", COUNT), DATA]),
-        (kind::LOCK, "Locks", &[WAITED, ("waits", COUNT)]),
-        (kind::INTERRUPT, "Interrupts", &[("time", |of| times(of.time_ns)), ("count", COUNT)]),
+        (UsageKind::Peer, "Peers", &[WAITED, ("messages", COUNT), DATA]),
+        (UsageKind::Service, "Services", &[("messages", COUNT), DATA]),
+        (UsageKind::Lock, "Locks", &[WAITED, ("waits", COUNT)]),
+        (UsageKind::Interrupt, "Interrupts", &[("time", |of| times(of.time_ns)), ("count", COUNT)]),
         (
-            kind::VCPU,
+            UsageKind::Vcpu,
             "vCPUs",
             &[("in the guest", |of| times(of.time_ns)), ("halted", |of| times(of.wait_ns)), ("exits", COUNT)],
         ),
-        (kind::EXIT, "Exits", &[("outside", |of| times(of.time_ns)), ("count", COUNT)]),
+        (UsageKind::Exit, "Exits", &[("outside", |of| times(of.time_ns)), ("count", COUNT)]),
     ]
 };
 
@@ -170,7 +174,8 @@ impl Which {
         let Some(limit) = self.limit else {
             return objects.iter().copied().take(if self.all { usize::MAX } else { OBJECTS }).collect();
         };
-        let of_kind = |kind| objects.iter().copied().filter(move |object| object.kind == kind).take(limit);
+        let of_kind =
+            |kind| objects.iter().copied().filter(move |object| object.key.kind() == kind).take(limit);
         KINDS.iter().flat_map(|(kind, ..)| of_kind(*kind)).collect()
     }
 }
@@ -178,25 +183,25 @@ impl Which {
 /// The objects of each kind, those that differ most first; and how many are not shown.
 pub fn tables(comparison: &Comparison, which: Which, view: View) -> String {
     let mut text = String::new();
-    let (mut objects, same): (Vec<_>, Vec<_>) =
+    let (mut compared, same): (Vec<_>, Vec<_>) =
         comparison.objects.iter().partition(|object| which.all || object.changed());
-    objects.sort_by_key(|object| Reverse(difference(object)));
-    let chosen = which.chosen(&objects);
+    compared.sort_by_key(|object| Reverse(difference(object)));
+    let chosen = which.chosen(&compared);
     for (kind, title, pairs) in KINDS {
-        let shown: Vec<_> = chosen.iter().copied().filter(|object| object.kind == kind).collect();
+        let shown: Vec<_> = chosen.iter().copied().filter(|object| object.key.kind() == kind).collect();
         if shown.is_empty() {
             continue;
         }
         text.push_str(&format!("\n{title}, first → second:\n"));
-        let names = |of: fn(&Compared) -> &String| shown.iter().map(|object| of(object).clone()).collect();
+        let names = |of: fn(&Compared) -> String| shown.iter().map(|object| of(object)).collect();
         let about = [
-            Column::names("Domain", names(|object| &object.domain)),
-            Column::names("Object", names(|object| &object.object)),
+            Column::names("Domain", names(|object| object.key.domain.clone())),
+            Column::names("Object", names(|object| objects::usage(&object.key.object).to_string())),
         ];
         let columns: Vec<_> = pairs.iter().map(|pair| column(pair, &shown)).collect();
         text.push_str(&folded::text(&about, &columns, view));
     }
-    let left = objects.len() - chosen.len();
+    let left = compared.len() - chosen.len();
     if left > 0 {
         let others = number::counted(left as u64, "other object", "other objects");
         let how = if which.all { "leave out --limit to list them" } else { "--all lists them" };

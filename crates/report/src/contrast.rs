@@ -10,6 +10,7 @@ use crate::{
     View, comparison,
     folded::{self, Column},
     number, table,
+    words::{causes as words, objects},
 };
 
 /// Causes that the headline names, and names of who is behind each in the table.
@@ -74,7 +75,8 @@ fn named(contrast: &Contrast) -> String {
     let same = |cause: &&Cause| cause.difference_ns.signum() == contrast.difference_ns.signum();
     let telling = |cause: &&Cause| cause.differs && share(contrast, cause.difference_ns) >= TELLING;
     let told = contrast.causes.iter().filter(same).filter(telling).take(NAMED);
-    let told: Vec<_> = told.map(|cause| format!("{} {}", cause.what, change(cause.difference_ns))).collect();
+    let told: Vec<_> =
+        told.map(|cause| format!("{} {}", words::delay(&cause.delay), change(cause.difference_ns))).collect();
     if told.is_empty() { String::new() } else { format!(": {}", told.join("; ")) }
 }
 
@@ -87,15 +89,15 @@ fn looked_at(of: &[Side; 2], sides: Sides) -> String {
     match sides {
         Sides::OfRun => format!(
             "Means of {} ({second}, {}) and of {} ({first}, {}). All: {}",
-            b.of,
+            words::share(b.share),
             number(b),
-            a.of,
+            words::share(a.share),
             number(a),
             all(a)
         ),
         Sides::OfRuns => format!(
             "Means of {} of each run: {first} {}, {second} {}. All, {first}: {}; {second}: {}",
-            a.of,
+            words::share(a.share),
             number(a),
             number(b),
             all(a),
@@ -137,7 +139,7 @@ fn table(contrast: &Contrast, shown: &[&Cause], sides: Sides, view: View) -> Str
         about.push(Column::numbers("Share", column(&of)));
     }
     about.push(Column::numbers(arrow(sides), both(shown.iter().map(|cause| cause.ns))));
-    let what = column(&|cause| table::unbroken(&format!("{}{}", cause.what, by(cause))));
+    let what = column(&|cause| table::unbroken(&format!("{}{}", words::delay(&cause.delay), by(cause))));
     folded::text(&about, &[Column::prose("Cause", what)], view) + NOISE
 }
 
@@ -145,7 +147,8 @@ fn table(contrast: &Contrast, shown: &[&Cause], sides: Sides, view: View) -> Str
 fn by(cause: &Cause) -> String {
     let telling = |ns: i64| ns.unsigned_abs() as f64 >= TELLING * cause.difference_ns.unsigned_abs() as f64;
     let by = cause.by.iter().filter(|by| by.difference_ns != 0 && telling(by.difference_ns)).take(OFFENDERS);
-    let by: Vec<_> = by.map(|by| format!("{} {}", by.who, change(by.difference_ns))).collect();
+    let by: Vec<_> =
+        by.map(|by| format!("{} {}", objects::offender(&by.who), change(by.difference_ns))).collect();
     if by.is_empty() { String::new() } else { format!("; by {}", by.join(", ")) }
 }
 
@@ -154,12 +157,15 @@ pub fn parts(contrast: &Contrast, sides: Sides, view: View) -> String {
     let column = |of: &dyn Fn(&Part) -> String| contrast.parts.iter().map(of).collect::<Vec<_>>();
     let about = [
         Column::numbers("Change", column(&|part| change(part.difference_ns))),
-        Column::names("Domain", column(&|part| part.domain.clone())),
-        Column::names("Object", column(&|part| part.object.clone())),
-        Column::names("State", column(&|part| part.state.to_owned())),
+        Column::names("Domain", column(&|part| objects::domain(&part.such.domain).to_string())),
+        Column::names("Object", column(&|part| objects::group(&part.such.group).to_string())),
+        Column::names("State", column(&|part| part.such.spent.name().to_owned())),
     ];
     let times = both(contrast.parts.iter().map(|part| part.ns));
-    let why = column(&|part| part.why.clone().unwrap_or_default());
+    let why = |part: &Part| {
+        part.such.reason.as_ref().map_or_else(String::new, |why| words::reason(why).to_string())
+    };
+    let why = column(&why);
     let columns = [Column::numbers(arrow(sides), times), Column::prose("Why", why)];
     folded::text(&about, &columns, view)
 }

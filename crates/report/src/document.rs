@@ -1,7 +1,7 @@
 //! JSON documents: what every one of them has besides its content, and how they are written.
 //!
 //! Each command's document has a file, in which its keys are described: [`doctor`], [`sites`], [`check`], [`fmt`],
-//! [`record`], [`records`], [`flows`], [`explain`] (with [`divided`]), [`compare`], [`contrast`], [`experiment`], [`import`], [`merge`], [`lab`]; that of a failure is [`failure`]. The
+//! [`record`], [`records`], [`flows`], [`explain`] (with [`divided`] and [`parts`]), [`compare`], [`contrast`], [`experiment`], [`import`], [`merge`], [`lab`]; that of a failure is [`failure`]. The
 //! document of `xweave cost` is in
 //! `xweave_cost::document`: it is made of what that crate has measured, and that crate is above this one.
 
@@ -20,6 +20,7 @@ pub mod import;
 pub mod lab;
 pub mod machines;
 pub mod merge;
+pub mod parts;
 pub mod record;
 pub mod records;
 pub mod sites;

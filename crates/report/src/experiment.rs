@@ -14,6 +14,7 @@ use crate::{
     folded::{self, Column},
     number::{count, counted, percent, span},
     table,
+    words::causes,
 };
 
 /// Requests of a block below which its p99 is that of its slowest.
@@ -185,7 +186,12 @@ fn figures(evaluation: &Evaluation, effect: &Effect, view: View) -> String {
         (format!("{transaction}, p50"), &effect.p50, ns(&effect.p50)),
         (format!("{transaction}, mean"), &effect.mean, ns(&effect.mean)),
     ];
-    rows.extend(effect.causes.iter().map(|(cause, change)| (format!("  {cause}"), change, ns(change))));
+    rows.extend(
+        effect
+            .causes
+            .iter()
+            .map(|(delay, change)| (format!("  {}", causes::delay(delay)), change, ns(change))),
+    );
     rows.extend(
         effect.cpus.iter().map(|(domain, change)| (format!("CPUs busy in {domain}"), change, cpus(change))),
     );

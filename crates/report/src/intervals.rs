@@ -5,7 +5,7 @@ use xweave_model::{Intervals, Outcome, parts::Totals};
 use crate::{
     View,
     folded::{self, Column},
-    number, table,
+    number, table, words,
 };
 
 /// Which did not pass all places, and which interval took how long; all intervals' times sum to the whole.
@@ -44,7 +44,7 @@ fn longest(intervals: &Intervals, whole: &Totals) -> String {
 pub(crate) fn largest(totals: &Totals) -> String {
     let Some(largest) = totals.causes().into_iter().next() else { return String::new() };
     let share = number::percent(largest.ns as f64 / totals.ns().max(1) as f64);
-    table::unbroken(&format!("{} {share}", largest.what))
+    table::unbroken(&format!("{} {share}", words::causes::delay(&largest.delay)))
 }
 
 /// How many passed the first place and not all others, and at which they were missed; empty if there are none.

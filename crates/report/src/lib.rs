@@ -9,7 +9,7 @@
 //! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all, `writers` who used their disks; [`comparison`] is two traces side by side, [`contrast`] slow beside typical transactions, or those of two traces; [`variation`] is why requests vary; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
 //! pointcut selects, [`doctor`] what a machine can do, [`experiment`] what settings changed, [`mod@merge`] what memory guests hold twice; [`next`] says which commands fit a trace, [`number`] writes times and counts, [`table`] is the look of tables, [`folded`] those that never break, and [`alike`] the one of what is told together; [`document`] has the JSON
-//! documents.
+//! documents; [`words`] is where what the crates below have found is put into English.
 //!
 //! ```
 //! # use xweave_trace::{Manifest, Trace, Writer};
@@ -62,6 +62,7 @@ pub mod steps;
 pub mod table;
 pub mod transactions;
 pub mod variation;
+pub mod words;
 mod writers;
 
 /// What the text is for.

@@ -3,14 +3,13 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use xweave_model::{
-    Census, Usage,
-    format::mean,
-    objects::RECORDER,
-    usage::{Figures, kind},
+    Census, ObjectGroup, Usage, UsageKind, UsageObject,
+    mean::mean,
+    usage::{Figures, Key},
 };
 use xweave_text::size;
 
-use crate::{View, number, table, writers};
+use crate::{View, number, table, words::objects, writers};
 
 /// So many of a kind are named, and of those who wait.
 const NAMED: usize = 5;
@@ -28,8 +27,11 @@ const GUESTS: usize = 8;
 /// What takes a smaller share of the time is summed up.
 const TELLING: f64 = 0.005;
 
+/// What is said if no processes waited long.
+pub(crate) const NOTHING_WAITED: &str = "Nothing waited for a CPU for 1 % of the time.";
+
 /// One object and what it did.
-type One<'a> = (&'a str, Figures);
+type One<'a> = (&'a UsageObject, Figures);
 
 /// The answers in a few lines: who waited for whom, who writes to which disk; then a table for each domain that did anything, in this order.
 pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
@@ -56,33 +58,81 @@ pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
     text
 }
 
-/// Who waited longest for a CPU, and for whom; the recorder is not who anybody asks about.
-pub(crate) fn headline(usage: &Usage) -> String {
-    let processes =
-        usage.objects.iter().filter(|(key, _)| key.kind == kind::PROCESS && key.object != RECORDER);
-    let most = processes.max_by_key(|(_, figures)| figures.wait_ns);
-    let Some((key, figures)) = most.filter(|(_, figures)| figures.wait_ns / 10 > usage.span_ns / 1000) else {
-        return "Nothing waited for a CPU for 1 % of the time.".to_owned();
-    };
-    let (waited, ran) = (number::span(figures.wait_ns), number::span(figures.time_ns));
-    let taken = by(usage, &key.domain, &key.object, figures.wait_ns);
-    format!("{} waited longest for a CPU of {}: {waited}{taken}; ran {ran}", key.object, key.domain)
+/// Who waited longest for a CPU, and for whom.
+pub(crate) struct Longest<'a> {
+    domain: &'a str,
+    who: &'a ObjectGroup,
+    figures: Figures,
+    /// Who had the CPUs meanwhile.
+    taken: Taken,
 }
 
-/// Who had the CPUs that processes waited for, as shares of how long they waited: `, taken by …`.
-fn by(usage: &Usage, domain: &str, object: &str, all: u64) -> String {
+/// Who had the CPUs that processes waited for, in words.
+struct Taken {
+    /// Whether anybody is worth naming.
+    by_some: bool,
+    /// `taken by nginx 80 %, 20 % by nobody`; empty if there is nothing to tell.
+    text: String,
+}
+
+impl<'a> Longest<'a> {
+    /// None, if nothing waited for 1 % of the time; the recorder is not who anybody asks about.
+    pub(crate) fn of(usage: &'a Usage) -> Option<Self> {
+        let processes = usage.objects.iter().filter_map(|(key, figures)| match &key.object {
+            UsageObject::Process(who) if !who.is_recorders() => Some((&key.domain, who, *figures)),
+            _ => None,
+        });
+        let (domain, who, figures) = processes.max_by_key(|(.., figures)| figures.wait_ns)?;
+        (figures.wait_ns / 10 > usage.span_ns / 1000).then(|| Self {
+            domain,
+            who,
+            figures,
+            taken: taken_by(usage, domain, who, figures.wait_ns),
+        })
+    }
+
+    /// That it waited, and for how long.
+    pub(crate) fn waited(&self) -> String {
+        let waited = number::span(self.figures.wait_ns);
+        format!("{} waited longest for a CPU of {}: {waited}", objects::processes(self.who), self.domain)
+    }
+
+    /// Who had the CPUs meanwhile, and how long it ran: `taken by nginx 80 %; ran 5 ms`. None, if nobody is worth naming.
+    pub(crate) fn taken(&self) -> Option<String> {
+        self.taken.by_some.then(|| format!("{}; {}", self.taken.text, self.ran()))
+    }
+
+    /// All of it.
+    pub(crate) fn headline(&self) -> String {
+        let taken = if self.taken.text.is_empty() { String::new() } else { format!(", {}", self.taken.text) };
+        format!("{}{taken}; {}", self.waited(), self.ran())
+    }
+
+    fn ran(&self) -> String {
+        format!("ran {}", number::span(self.figures.time_ns))
+    }
+}
+
+fn headline(usage: &Usage) -> String {
+    Longest::of(usage).map_or_else(|| NOTHING_WAITED.to_owned(), |longest| longest.headline())
+}
+
+/// Who had the CPUs that processes waited for, as shares of how long they waited.
+fn taken_by(usage: &Usage, domain: &str, who: &ObjectGroup, all: u64) -> Taken {
     let share = |ns: u64| ns as f64 / all.max(1) as f64;
-    let of = || usage.waited.iter().filter(|waited| waited.domain == domain && waited.object == object);
+    let of = || usage.waited.iter().filter(|waited| waited.domain == domain && waited.who == *who);
     let named = of().take(NAMED).filter(|waited| share(waited.ns) >= 0.01);
-    let named: Vec<_> =
-        named.map(|waited| format!("{} {}", waited.by, number::percent(share(waited.ns)))).collect();
-    let mut told = if named.is_empty() { String::new() } else { format!(", taken by {}", named.join(", ")) };
+    let named: Vec<_> = named
+        .map(|waited| format!("{} {}", objects::processes(&waited.by), number::percent(share(waited.ns))))
+        .collect();
+    let by_some = !named.is_empty();
+    let mut told = if by_some { vec![format!("taken by {}", named.join(", "))] } else { Vec::new() };
     // It was on its way out of idling, withheld by a quota, or as a vCPU waited for its own turn; or events were lost.
     let nobody = all.saturating_sub(of().map(|waited| waited.ns).sum());
     if share(nobody) >= NOBODY {
-        told.push_str(&format!(", {} by nobody", number::percent(share(nobody))));
+        told.push(format!("{} by nobody", number::percent(share(nobody))));
     }
-    told
+    Taken { by_some, text: told.join(", ") }
 }
 
 struct Domain<'a> {
@@ -106,22 +156,23 @@ impl<'a> Domain<'a> {
     }
 
     /// Its objects of a kind, in the order of what they are asked for, the most first.
-    fn all(&self, kind: &str, of: fn(&Figures) -> u64) -> Vec<One<'a>> {
-        let own = self.usage.objects.iter().filter(|(key, _)| key.kind == kind && key.domain == self.domain);
-        let mut own: Vec<One<'a>> = own.map(|(key, figures)| (&*key.object, *figures)).collect();
-        own.sort_by_key(|(name, figures)| (Reverse(of(figures)), *name));
+    fn all(&self, kind: UsageKind, of: fn(&Figures) -> u64) -> Vec<One<'a>> {
+        let is = |key: &Key| key.kind() == kind && key.domain == self.domain;
+        let own = self.usage.objects.iter().filter(|(key, _)| is(key));
+        let mut own: Vec<One<'a>> = own.map(|(key, figures)| (&key.object, *figures)).collect();
+        own.sort_by_key(|(object, figures)| (Reverse(of(figures)), *object));
         own
     }
 
     /// The same without the recorder's.
-    fn others(&self, kind: &str, of: fn(&Figures) -> u64) -> Vec<One<'a>> {
+    fn others(&self, kind: UsageKind, of: fn(&Figures) -> u64) -> Vec<One<'a>> {
         let mut all = self.all(kind, of);
-        all.retain(|(name, _)| !name.contains(RECORDER));
+        all.retain(|(object, _)| !object.is_recorders());
         all
     }
 
     fn title(&self) -> String {
-        let ran: u64 = self.all(kind::PROCESS, |of| of.time_ns).iter().map(|(_, of)| of.time_ns).sum();
+        let ran: u64 = self.all(UsageKind::Process, |of| of.time_ns).iter().map(|(_, of)| of.time_ns).sum();
         let busy = if ran == 0 {
             String::new()
         } else {
@@ -142,24 +193,25 @@ impl<'a> Domain<'a> {
         self.waits().into_iter().for_each(|told| add("waited", vec![told]));
         let guests = self.guests();
         for guest in guests.iter().take(GUESTS) {
-            add(guest, self.guest(guest));
+            add(&objects::machine(guest).to_string(), self.guest(guest));
         }
         if let Some(more) = guests.len().checked_sub(GUESTS + 1) {
             add("", vec![number::counted(more as u64 + 1, "other VM", "other VMs")]);
         }
-        let (disks, users) = (self.all(kind::DISK, |of| of.time_ns), self.all(kind::USE, |of| of.bytes));
-        for (name, of) in disks.iter().take(NAMED) {
-            add(name, vec![self.disk(name, of, &users)]);
+        let (disks, users) =
+            (self.all(UsageKind::Disk, |of| of.time_ns), self.all(UsageKind::DiskUser, |of| of.bytes));
+        for (disk, of) in disks.iter().take(NAMED) {
+            add(&objects::usage(disk).to_string(), vec![self.disk(disk, of, &users)]);
         }
         if let Some(more) = disks.len().checked_sub(NAMED + 1) {
             add("", vec![number::counted(more as u64 + 1, "other disk", "other disks")]);
         }
-        add("serves", self.exchanged(kind::SERVICE, "service at ", |of| of.bytes));
-        add("asks", self.exchanged(kind::PEER, "peer at ", |of| of.wait_ns.max(of.bytes)));
-        add("interrupts", named(&self.others(kind::INTERRUPT, |of| of.time_ns), str::to_owned));
-        let locks = self.others(kind::LOCK, |of| of.time_ns);
-        add("locks", named(&locks, |name| name.strip_prefix("locks of ").unwrap_or(name).to_owned()));
-        add(RECORDER, self.recorder());
+        add("serves", self.exchanged(UsageKind::Service, |of| of.bytes));
+        add("asks", self.exchanged(UsageKind::Peer, |of| of.wait_ns.max(of.bytes)));
+        add("interrupts", named(&self.others(UsageKind::Interrupt, |of| of.time_ns), called));
+        let locks = self.others(UsageKind::Lock, |of| of.time_ns);
+        add("locks", named(&locks, processes));
+        add(&objects::recorder().to_string(), self.recorder());
         rows
     }
 
@@ -185,12 +237,12 @@ impl<'a> Domain<'a> {
 
     /// Who had the CPUs.
     fn ran(&self) -> Vec<String> {
-        let processes = self.all(kind::PROCESS, |of| of.time_ns);
+        let processes = self.all(UsageKind::Process, |of| of.time_ns);
         let told = |at: usize, of: &Figures| at < NAMED && self.of_cpus(of.time_ns) >= TELLING;
         let (mut named, mut rest, mut others) = (Vec::new(), 0, 0);
-        for (at, (name, of)) in processes.iter().enumerate() {
+        for (at, (object, of)) in processes.iter().enumerate() {
             if told(at, of) {
-                named.push(format!("{name} {}", number::percent(self.of_cpus(of.time_ns))));
+                named.push(format!("{} {}", called(object), number::percent(self.of_cpus(of.time_ns))));
             } else if of.time_ns > 0 {
                 (rest, others) = (rest + of.time_ns, others + 1);
             }
@@ -204,19 +256,22 @@ impl<'a> Domain<'a> {
 
     /// Who was ready for a CPU that others had, a line each.
     fn waits(&self) -> Vec<String> {
-        let waiting = self.others(kind::PROCESS, |of| of.wait_ns).into_iter().take(WAITING);
+        let waiting = self.others(UsageKind::Process, |of| of.wait_ns).into_iter().take(WAITING);
         let waiting = waiting.filter(|(_, of)| of.wait_ns as f64 >= TELLING * self.span_ns() as f64);
-        let told = waiting.map(|(name, of)| {
-            format!("{name} {}{}", number::span(of.wait_ns), by(self.usage, self.domain, name, of.wait_ns))
+        let told = waiting.filter_map(|(object, of)| {
+            let who = object.group()?;
+            let taken = taken_by(self.usage, self.domain, who, of.wait_ns).text;
+            let taken = if taken.is_empty() { taken } else { format!(", {taken}") };
+            Some(format!("{} {}{taken}", objects::processes(who), number::span(of.wait_ns)))
         });
         told.collect()
     }
 
     /// Whose vCPUs it ran, the busiest first.
-    fn guests(&self) -> Vec<&'a str> {
-        let mut guests: BTreeMap<&str, u64> = BTreeMap::new();
-        for (name, of) in self.all(kind::VCPU, |of| of.time_ns) {
-            if let Some((_, guest)) = name.split_once(" of ") {
+    fn guests(&self) -> Vec<&'a ObjectGroup> {
+        let mut guests: BTreeMap<&ObjectGroup, u64> = BTreeMap::new();
+        for (object, of) in self.all(UsageKind::Vcpu, |of| of.time_ns) {
+            if let Some(guest) = object.group() {
                 *guests.entry(guest).or_default() += of.time_ns;
             }
         }
@@ -226,14 +281,13 @@ impl<'a> Domain<'a> {
     }
 
     /// What the vCPUs of a guest did, and for what they exited.
-    fn guest(&self, guest: &str) -> Vec<String> {
-        let is = |name: &str| name.split_once(" of ").is_some_and(|(_, of)| of == guest);
+    fn guest(&self, guest: &ObjectGroup) -> Vec<String> {
         let of_it = |kind, of: fn(&Figures) -> u64| {
             let mut all = self.all(kind, of);
-            all.retain(|(name, _)| is(name));
+            all.retain(|(object, _)| object.group() == Some(guest));
             all
         };
-        let vcpus = of_it(kind::VCPU, |of| of.count);
+        let vcpus = of_it(UsageKind::Vcpu, |of| of.count);
         let mut all = Figures::default();
         vcpus.iter().for_each(|(_, of)| all.add(of));
         let did = format!(
@@ -243,34 +297,41 @@ impl<'a> Domain<'a> {
             number::span(all.wait_ns),
             number::counted(all.count, "exit", "exits"),
         );
-        let reason = |name: &str| {
-            let name = name.strip_prefix("exits ").unwrap_or(name);
-            name.split_once(" of ").map_or(name, |(reason, _)| reason).to_owned()
+        let reason = |object: &UsageObject| match object {
+            UsageObject::Exits { reason, .. } => reason.clone(),
+            _ => String::new(),
         };
-        let why = named(&of_it(kind::EXIT, |of| of.time_ns), reason);
+        let why = named(&of_it(UsageKind::Exit, |of| of.time_ns), reason);
         if why.is_empty() { vec![did] } else { vec![format!("{did}: {}", why.join(", "))] }
     }
 
     /// Whom it exchanged data with.
-    fn exchanged(&self, kind: &str, is: &str, of: fn(&Figures) -> u64) -> Vec<String> {
-        let told = self.others(kind, of).into_iter().take(NAMED).map(|(name, of)| {
-            let name = name.strip_prefix(is).unwrap_or(name);
+    fn exchanged(&self, kind: UsageKind, of: fn(&Figures) -> u64) -> Vec<String> {
+        let told = self.others(kind, of).into_iter().take(NAMED).map(|(object, of)| {
+            let port = match object {
+                UsageObject::Peer(port) | UsageObject::Service(port) => *port,
+                _ => None,
+            };
             let waited =
                 if of.wait_ns > 0 { format!(", waited {}", number::span(of.wait_ns)) } else { String::new() };
             let messages = number::counted(of.count, "message", "messages");
-            format!("{name} ({messages}, {}, {}/s{waited})", size(of.bytes as f64), self.rate(of.bytes))
+            let port = port.map_or_else(String::new, |port| format!(":{port}"));
+            format!("{port} ({messages}, {}, {}/s{waited})", size(of.bytes as f64), self.rate(of.bytes))
         });
         told.collect()
     }
 
     /// What a disk did and for whom.
-    fn disk(&self, name: &str, of: &Figures, users: &[One<'_>]) -> String {
+    fn disk(&self, disk: &UsageObject, of: &Figures, users: &[One<'_>]) -> String {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times is one")]
         let [queued, device] =
             [of.wait_ns, of.device_ns].map(|ns| number::span(mean(ns, of.count).max(0.0) as u64));
-        let on = format!(" on {name}");
-        let users = users.iter();
-        let users = users.filter_map(|(user, of)| Some(format!("{} {}", user.strip_suffix(&on)?, data(of))));
+        let users = users.iter().filter_map(|(used, of)| match (used, disk) {
+            (UsageObject::DiskUser { user, disk }, UsageObject::Disk(name)) if disk == name => {
+                Some(format!("{} {}", objects::processes(user), data(of)))
+            }
+            _ => None,
+        });
         let users: Vec<_> = users.take(NAMED).collect();
         let users = if users.is_empty() { String::new() } else { format!(": {}", users.join("; ")) };
         let ended = format!("on average {queued} in the queue and {device} in the device");
@@ -294,11 +355,11 @@ impl<'a> Domain<'a> {
         let sum = |kind| {
             let mut sum = Figures::default();
             let own = self.all(kind, |of| of.count);
-            own.iter().filter(|(name, _)| *name == RECORDER).for_each(|(_, of)| sum.add(of));
+            own.iter().filter(|(object, _)| object.is_recorders()).for_each(|(_, of)| sum.add(of));
             sum
         };
-        let (ran, mut talked) = (sum(kind::PROCESS), sum(kind::PEER));
-        talked.add(&sum(kind::SERVICE));
+        let (ran, mut talked) = (sum(UsageKind::Process), sum(UsageKind::Peer));
+        talked.add(&sum(UsageKind::Service));
         let mut told = Vec::new();
         if self.of_cpus(ran.time_ns) >= TELLING {
             told.push(format!("ran {}", number::percent(self.of_cpus(ran.time_ns))));
@@ -312,15 +373,24 @@ impl<'a> Domain<'a> {
 }
 
 /// The first of some, by their times: each with its time and how often.
-fn named(all: &[One<'_>], called: impl Fn(&str) -> String) -> Vec<String> {
-    let told = all.iter().take(NAMED).map(|(name, figures)| {
-        format!("{} {} ({} ×)", called(name), number::span(figures.time_ns), number::count(figures.count))
+fn named(all: &[One<'_>], name: impl Fn(&UsageObject) -> String) -> Vec<String> {
+    let told = all.iter().take(NAMED).map(|(object, figures)| {
+        format!("{} {} ({} ×)", name(object), number::span(figures.time_ns), number::count(figures.count))
     });
     let mut told: Vec<String> = told.collect();
     if all.len() > NAMED {
         told.push(format!("{} more", all.len() - NAMED));
     }
     told
+}
+
+fn called(object: &UsageObject) -> String {
+    objects::usage(object).to_string()
+}
+
+/// The processes that it is about.
+fn processes(object: &UsageObject) -> String {
+    object.group().map_or_else(String::new, |group| objects::processes(group).to_string())
 }
 
 /// How much was read and written.

@@ -8,7 +8,7 @@ use xweave_model::{
     sequence::{Basic, sequence},
 };
 
-use crate::number;
+use crate::{number, words};
 
 /// The text of the diagram: the objects in the order in which they take part, and the basic events between them,
 /// with the times since the beginning.
@@ -25,12 +25,11 @@ pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
         });
     }
     let place = |object| places.get(&object).copied().unwrap_or(0);
-    for (at, object) in participants.iter().enumerate() {
-        let named = objects.named(*object);
+    for (at, object) in participants.iter().map(|object| objects.get(*object)).enumerate() {
         text.push_str(&format!(
             "    participant o{at} as {}: {}\n",
-            plain(&named.domain),
-            plain(&named.name)
+            plain(&words::objects::domain(&object.domain).to_string()),
+            plain(&words::objects::object(object).to_string())
         ));
     }
     let time = |time: i64| format!("{} µs", number::micros(time - transaction.start_ns));
@@ -55,7 +54,7 @@ pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
         let told = Some(step.object).filter(|object| places.contains_key(object)).or(last);
         last = told;
         if let (Some(cause), Some(told)) = (step.cause, told) {
-            let why = plain(&objects.why(cause));
+            let why = plain(&words::causes::cause(cause, objects).to_string());
             let to = time(step.to);
             text.push_str(&format!("    Note over o{}: until {to}: {why}\n", place(told)));
         }

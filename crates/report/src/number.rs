@@ -1,6 +1,14 @@
 //! Times and counts as people read them.
 
-pub use xweave_model::format::span;
+/// A time: `850 ns`, `12.3 µs`, `4.56 ms`, `54.560 s`.
+pub fn span(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
 
 /// Nanoseconds as microseconds with one digit after the point, thousands apart: `1 234.5`.
 pub fn micros(ns: i64) -> String {

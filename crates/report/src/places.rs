@@ -2,7 +2,12 @@
 
 use xweave_flow::{FlowKind, Place};
 
-use crate::{View, number, segments::with_bars, table::Heading};
+use crate::{
+    View, number,
+    segments::with_bars,
+    table::Heading,
+    words::places::{place, place_in_domain},
+};
 
 /// Rows that there are at most: of more places, those with the least time are one row.
 const ROWS: usize = 9;
@@ -17,7 +22,11 @@ pub fn headline(kind: &FlowKind, places: &[Place]) -> String {
     }
     let most = places.iter().max_by(|a, b| a.stay.share.total_cmp(&b.stay.share));
     if let Some(most) = most.filter(|most| most.stay.share > 0.0 && places.len() > 1) {
-        text.push_str(&format!("{} of their time: {}\n", number::percent(most.stay.share), where_of(most)));
+        text.push_str(&format!(
+            "{} of their time: {}\n",
+            number::percent(most.stay.share),
+            place_in_domain(most)
+        ));
     }
     text
 }
@@ -36,7 +45,16 @@ pub fn table(places: &[Place], view: View) -> String {
     let rows = shown.iter().map(|of| {
         let stay = &of.stay;
         let [typical, p99] = [stay.p50_ns, stay.p99_ns].map(number::micros);
-        (vec![stay.domain.clone(), called(of), number::count(stay.flows), typical, p99], stay.share)
+        (
+            vec![
+                stay.place.domain().to_owned(),
+                place(of).to_string(),
+                number::count(stay.flows),
+                typical,
+                p99,
+            ],
+            stay.share,
+        )
     });
     let mut text = with_bars(&headings, rows, view);
     if !others.is_empty() {
@@ -45,21 +63,6 @@ pub fn table(places: &[Place], view: View) -> String {
         text.push_str(&format!("… and {n}, {} of all time\n", number::percent(share)));
     }
     text
-}
-
-/// `bridge`, `ring vm1→host (vhost asleep)`.
-fn called(place: &Place) -> String {
-    let taker = place.taker.as_ref().map(|taker| format!(" ({taker})"));
-    format!("{}{}", place.stay.place, taker.unwrap_or_default())
-}
-
-/// The same with the domain, where that is not said: `bridge in host`.
-fn where_of(place: &Place) -> String {
-    if place.stay.place.contains('→') {
-        called(place)
-    } else {
-        format!("{} in {}", called(place), place.stay.domain)
-    }
 }
 
 /// The places with the largest shares, in the order in which they are, and the others.

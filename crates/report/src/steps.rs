@@ -7,6 +7,7 @@ use crate::{
     View, number,
     table::{self, Heading},
     transactions,
+    words::{causes, objects},
 };
 
 /// Steps that follow each other are told as one, if each takes less than this share of the time.
@@ -87,18 +88,19 @@ fn alike(a: &Step, b: &Step) -> bool {
 }
 
 /// Domain, object, state and why.
-fn told(steps: &[Step], objects: &Objects) -> [String; 4] {
-    let domains = of_most(steps, |step| objects.named(step.object).domain.clone());
+fn told(steps: &[Step], all: &Objects) -> [String; 4] {
+    let domains = of_most(steps, |step| objects::domain(&all.get(step.object).domain).to_string());
+    let name_of = |step: &Step| objects::object(all.get(step.object)).to_string();
     let states = of_most(steps, |step| step.spent.name().to_owned());
     if steps.windows(2).all(|pair| alike(&pair[0], &pair[1])) {
         let step = &steps[0];
         // Who works for others is moved in.
-        let name = format!("{}{}", "  ".repeat(usize::from(step.depth)), objects.named(step.object).name);
-        return [listed(&domains), name, listed(&states), why(steps, objects)];
+        let name = format!("{}{}", "  ".repeat(usize::from(step.depth)), name_of(step));
+        return [listed(&domains), name, listed(&states), why(steps, all)];
     }
     let longest = steps.iter().map(|step| step.to - step.from).max().unwrap_or(0);
     let depth = steps.iter().map(|step| step.depth).min().unwrap_or(0);
-    let names = of_most(steps, |step| objects.named(step.object).name.clone());
+    let names = of_most(steps, name_of);
     let name = format!("{}{}", "  ".repeat(usize::from(depth)), listed(&names));
     let count = number::count(steps.len() as u64);
     let why = format!("{count} steps of up to {}", number::span(longest.unsigned_abs()));
@@ -106,14 +108,14 @@ fn told(steps: &[Step], objects: &Objects) -> [String; 4] {
 }
 
 /// Why a step took its time, and those that go on in the same way.
-fn why(steps: &[Step], objects: &Objects) -> String {
+fn why(steps: &[Step], all: &Objects) -> String {
     let had = |step: &Step| match step.cause {
-        Some(Cause::Had(other)) => Some(objects.named(other).group.clone()),
+        Some(Cause::Had(other)) => Some(objects::group(&all.get(other).group).to_string()),
         _ => None,
     };
     if steps.len() > 1 && steps.iter().all(|step| had(step).is_some()) {
         let names = of_most(steps, |step| had(step).unwrap_or_default());
-        return format!("{} had the CPU", listed(&names));
+        return causes::had(&listed(&names)).to_string();
     }
     let mut causes: Vec<Cause> = Vec::new();
     for cause in steps.iter().filter_map(|step| step.cause) {
@@ -121,7 +123,7 @@ fn why(steps: &[Step], objects: &Objects) -> String {
             causes.push(cause);
         }
     }
-    let told: Vec<String> = causes.into_iter().map(|cause| objects.why(cause)).collect();
+    let told: Vec<String> = causes.into_iter().map(|cause| causes::cause(cause, all).to_string()).collect();
     listed(&told)
 }
 

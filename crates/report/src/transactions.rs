@@ -10,6 +10,7 @@ use crate::{
     folded::{self, Column},
     number,
     table::{self, Heading},
+    words::{causes as words, objects},
 };
 
 /// Lines of what kept transactions, and names in each.
@@ -52,9 +53,11 @@ fn causes(totals: &Totals, view: View) -> String {
             format!("{} of {all}", number::count(kept.transactions)),
         ];
         figures.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
-        let by = kept.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
-        let by: Vec<String> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
-        told.push((kept.what.clone(), by.join(", ")));
+        let by = kept.by.iter().take(OFFENDERS).filter(|(_, ns)| share(*ns) >= TELLING);
+        let by: Vec<String> = by
+            .map(|(who, ns)| format!("{} {}", objects::offender(who), number::percent(share(*ns))))
+            .collect();
+        told.push((words::delay(&kept.delay).to_string(), by.join(", ")));
     }
     let [shares, times, of] = figures;
     let about = [Column::numbers("Share", shares), Column::numbers("Time", times), Column::numbers("In", of)];
@@ -94,20 +97,20 @@ pub fn breakdown(totals: &Totals, view: View) -> String {
     let mut table = table::new(&headings, view);
     for total in totals.all() {
         table.add_row([
-            total.domain.clone(),
-            total.object.clone(),
-            total.state.to_owned(),
+            objects::domain(&total.such.domain).to_string(),
+            objects::group(&total.such.group).to_string(),
+            total.such.spent.name().to_owned(),
             number::span(total.ns),
             format!("{:.1} %", 100.0 * total.ns as f64 / totals.ns().max(1) as f64),
             number::count(total.transactions),
-            total.why.unwrap_or_default(),
+            total.such.reason.as_ref().map_or_else(String::new, |reason| words::reason(reason).to_string()),
         ]);
     }
     table::text(&table)
 }
 
 /// Some transactions, each with its largest part; and with how much data they carried, where that is known.
-pub fn table(transactions: &[Explained], objects: &Objects, view: View) -> String {
+pub fn table(transactions: &[Explained], all: &Objects, view: View) -> String {
     let sizes = transactions.iter().any(|transaction| transaction.bytes.is_some());
     let mut headings = vec![
         Heading("ID", true),
@@ -119,14 +122,16 @@ pub fn table(transactions: &[Explained], objects: &Objects, view: View) -> Strin
     headings.push(Heading("Largest part", false));
     let mut table = table::new(&headings, view);
     for transaction in transactions {
-        let largest = parts(transaction, objects).into_iter().next().map_or_else(String::new, |part| {
-            let why = part.why.map_or_else(String::new, |why| format!("; {why}"));
-            format!("{} {}: {}, {}{why}", number::span(part.ns), part.state, part.object, part.domain)
+        let largest = parts(transaction).into_iter().next().map_or_else(String::new, |part| {
+            let object = all.get(part.object);
+            let why = part.cause.map_or_else(String::new, |cause| format!("; {}", words::cause(cause, all)));
+            let (name, domain) = (objects::object(object), objects::domain(&object.domain));
+            format!("{} {}: {name}, {domain}{why}", number::span(part.ns), part.spent)
         });
         let mut row = vec![
             id(transaction.id),
             transaction.name.clone(),
-            objects.domain(transaction.domain).to_owned(),
+            all.domain(transaction.domain).to_owned(),
             number::span(transaction.length()),
         ];
         let bytes = transaction.bytes.map(|bytes| [bytes.sent, bytes.received]);

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use xweave_flow::legs::bare;
 use xweave_vary::{
     cause::Remedied,
     settings::Setting,
@@ -14,6 +13,7 @@ use crate::{
     folded::{self, Column},
     number,
     table::{self, Heading},
+    words::{objects, places, variation as words},
 };
 
 /// Causes that the first lines are about, and that the table has if not all are wanted.
@@ -72,33 +72,13 @@ pub(crate) fn said(of: &Variation, what: &str) -> Vec<String> {
     if let Some(widest) = widest(of).filter(|_| !of.steady) {
         said.push(format!(
             "Where it varies most: {}{}: {} of the variance, {} of what makes the slowest slow.",
-            widest.name,
-            meaning(&widest.name).map_or_else(String::new, |meaning| format!(" ({meaning})")),
+            places::stretch(&widest.stretch),
+            places::meaning(&widest.stretch).map_or_else(String::new, |meaning| format!(" ({meaning})")),
             number::percent(widest.shares.share_of_variance),
             number::percent(widest.shares.share_of_tail)
         ));
     }
     said
-}
-
-/// What it means to be in a segment, for who does not know what it is.
-fn meaning(segment: &str) -> Option<&'static str> {
-    let is = |word: &str| bare(segment).starts_with(word);
-    Some(match segment {
-        _ if is("socket of") => "it has arrived, and nobody has read it yet",
-        _ if is("queue of") && segment.ends_with("vif") => {
-            "Xen's back end has not taken it from the guest's device yet"
-        }
-        _ if is("queue of") => "vhost has not taken it from the guest's tap device yet",
-        _ if is("vhost and tap") => "vhost carries it from the guest to the host",
-        _ if is("ring host→") || is("ring dom0→") => {
-            "the host has put it on the guest's ring, and the guest has not taken it yet"
-        }
-        _ if is("ring ") => "the guest has put it on its ring, and the host has not taken it yet",
-        _ if is("server in") => "it has been read, and the answer is not sent yet",
-        _ if is("stack") => "the kernel and its driver are at it",
-        _ => return None,
-    })
 }
 
 /// The segment with the largest share.
@@ -108,23 +88,26 @@ fn widest(of: &Variation) -> Option<&Segment> {
 
 /// One of the first causes: what it is, who did it, what to try, and what that would gain.
 fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
-    let by = found.by.as_ref().map_or_else(String::new, |by| format!(", because of {by}"));
-    let inside = found.segment.as_ref().map_or_else(String::new, |at| format!(" Mostly at: {at}."));
+    let by = because_of(found);
+    let inside = |at| format!(" Mostly at: {}.", places::stretch(at));
+    let inside = found.segment.as_ref().map_or_else(String::new, inside);
     let share = |share: f64, bounds: [f64; 2]| {
         let percent = |share: f64| format!("{:.0}", 100.0 * share);
         format!("{} % ({} to {})", percent(share), percent(bounds[0]), percent(bounds[1]))
     };
+    let evidence: Vec<_> =
+        found.evidence.iter().map(|evidence| words::evidence(evidence).to_string()).collect();
     let mut lines = vec![
-        format!("{nth}. {}{by}.{inside}", found.cause),
+        format!("{nth}. {}{by}.{inside}", words::cause(&found.cause)),
         format!(
             "Share of the variance {}, of the tail {}; {}.",
             share(found.shares.share_of_variance, found.shares.variance_bounds),
             share(found.shares.share_of_tail, found.shares.tail_bounds),
-            found.evidence.join("; ")
+            evidence.join("; ")
         ),
     ];
-    if let Some(remedy) = &found.remedy {
-        lines.push(format!("Try: {remedy}."));
+    if let Some(remedy) = found.remedy {
+        lines.push(format!("Try: {}.", words::remedy(remedy)));
         lines.push(gain(found, times));
     }
     let narrower = View { width: view.width.saturating_sub(3), ..view };
@@ -136,6 +119,11 @@ fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
         }
     }
     text
+}
+
+/// Who did most of it: `, because of nginx`; empty if that is not known.
+pub(crate) fn because_of(found: &Found) -> String {
+    found.by().map_or_else(String::new, |by| format!(", because of {}", objects::offender(by)))
 }
 
 /// What the times would be without a cause.
@@ -173,7 +161,7 @@ pub fn segments(of: &Variation, all: bool, view: View) -> String {
     ];
     let rows = shown.iter().map(|segment| {
         let row = vec![
-            segment.name.clone(),
+            places::stretch(&segment.stretch).to_string(),
             number::span(segment.p50_ns),
             number::span(segment.p99_ns),
             number::percent(segment.shares.share_of_tail),
@@ -205,7 +193,7 @@ fn spent(segments: &[&Segment], view: View) -> String {
         states.sort_by_key(|(state, ns)| (Reverse(**ns), **state));
         let said =
             states.iter().map(|(state, ns)| format!("{state} {}", number::percent(**ns as f64 / all as f64)));
-        names.push(segment.name.clone());
+        names.push(places::stretch(&segment.stretch).to_string());
         times.push(number::span(all));
         on.push(said.collect::<Vec<_>>().join(", "));
     }
@@ -220,7 +208,7 @@ pub fn queues(of: &Variation, view: View) -> String {
     let said = telling.map(|(segment, others)| {
         let text = format!(
             "{}: the slowest found {:.1} others there, typical ones {:.1} (at most {}).",
-            segment.name,
+            places::stretch(&segment.stretch),
             others.mean_in_tail,
             others.mean_typically,
             number::count(others.max)
@@ -247,8 +235,11 @@ pub fn causes(of: &Variation, all: bool, view: View) -> String {
         let known: u64 = found.offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
         let share = |ns: u64| ns as f64 / known.max(1) as f64;
         let by = found.offenders.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
-        let by: Vec<_> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
-        if by.is_empty() { found.cause.clone() } else { format!("{}: {}", found.cause, by.join(", ")) }
+        let by: Vec<_> = by
+            .map(|by| format!("{} {}", objects::offender(&by.who), number::percent(share(by.ns))))
+            .collect();
+        let cause = words::cause(&found.cause);
+        if by.is_empty() { cause.to_string() } else { format!("{cause}: {}", by.join(", ")) }
     };
     let mut text = folded::text(&about, &[Column::prose("Cause", cells(&cause)).strong(named)], view);
     let left = of.causes.len() - shown.len();
@@ -270,8 +261,11 @@ pub fn settings(of: &Variation, view: View) -> String {
         Column::names("Setting of", cells(&|setting| setting.domain.clone())),
     ];
     let said = [
-        Column::prose("Setting", cells(&|setting| format!("{}: {}", setting.setting, setting.now))),
-        Column::prose("Try", cells(&|setting| setting.remedy.clone())),
+        Column::prose(
+            "Setting",
+            cells(&|setting| format!("{}: {}", words::setting(setting.what), words::stand(&setting.now))),
+        ),
+        Column::prose("Try", cells(&|setting| words::setting_remedy(setting).to_string())),
     ];
     format!("Settings that cost these requests time:\n{}", folded::text(&about, &said, view))
 }

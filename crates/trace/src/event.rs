@@ -141,7 +141,7 @@ impl Sending {
 }
 
 /// Why TCP did not answer a request for a connection, as an event's `code`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Refusal {
     /// As many connections as the listener asked for wait to be accepted.
     AcceptQueue,

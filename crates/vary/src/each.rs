@@ -24,8 +24,8 @@ pub fn each(requests: &Requests, places: impl IntoIterator<Item = usize>) -> Vec
     let all: Vec<_> = places.into_iter().filter_map(|place| requests.all().get(place).copied()).collect();
     let segments = requests.segments();
     let place = |number: u32| {
-        let name = &requests.dimensions()[number as usize].segment;
-        segments.iter().position(|segment| segment == name)
+        let of = &requests.dimensions()[number as usize].segment;
+        segments.iter().position(|segment| segment == of)
     };
     let times = requests.columns(&all, segments.len(), place);
     let others: Vec<_> = segments.iter().map(|segment| requests.others(&all, segment)).collect();

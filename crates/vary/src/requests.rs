@@ -3,13 +3,10 @@
 //! Memory is bounded: of very many requests each second one is let go, again and again, so that those that stay are spread
 //! evenly over the recording.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
-use xweave_flow::legs::is_servers_socket;
 use xweave_model::{
-    Explained, Objects, Step,
-    objects::Role,
-    parts::{Reason, Such},
+    Explained, ObjectGroup, ObjectKind, Objects, Step, Stretch, objects::Reason, parts::Such,
 };
 
 /// Entries of vectors that are kept: some 128 MB.
@@ -22,7 +19,7 @@ const DIMENSIONS: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dimension {
     /// Where the request was.
-    pub segment: Arc<str>,
+    pub segment: Stretch,
     /// Whose time it was, and what it was spent on.
     pub such: Such,
 }
@@ -66,7 +63,7 @@ pub struct Requests {
     dimensions: Vec<Dimension>,
     numbers: HashMap<Dimension, u32>,
     /// By segment.
-    order: HashMap<Arc<str>, Order>,
+    order: HashMap<Stretch, Order>,
     all: Vec<Request>,
     entries: Vec<(u32, u64)>,
     /// The segments that requests came to, by their places in `order`, and how many others were there.
@@ -107,20 +104,20 @@ impl Requests {
         let segments = Segments::of(transaction);
         for (place, (segment, steps)) in segments.enumerate() {
             // What was when in a queue says what of it was while others were served.
-            let in_turn = segment.as_deref().is_some_and(is_servers_socket);
+            let in_turn = segment.is_some_and(Stretch::is_servers_socket);
             let order = place as u64 * 1000 / segments_of(transaction);
-            if let Some(segment) = &segment {
+            if let Some(segment) = segment {
                 self.comes(segment, order);
             }
             for steps in steps.chunks(if in_turn { 1 } else { steps.len().max(1) }) {
-                self.take(segment.as_ref(), order, steps, in_turn, objects, &mut sums);
+                self.take(segment, order, steps, in_turn, objects, &mut sums);
             }
         }
         let (first, entries) = (self.entries.len(), sums.len());
         self.entries.extend(sums);
         let came = self.others.len();
         for passed in &transaction.segments {
-            if let (Some(others), Some(order)) = (passed.others, self.order.get(&passed.segment)) {
+            if let (Some(others), Some(order)) = (passed.others, self.order.get(&passed.stretch)) {
                 self.others.push((order.number, others));
             }
         }
@@ -135,7 +132,7 @@ impl Requests {
     /// Adds what steps were spent on, in one segment if it is known.
     fn take(
         &mut self,
-        segment: Option<&Arc<str>>,
+        segment: Option<&Stretch>,
         place: u64,
         steps: &[Step],
         in_turn: bool,
@@ -144,7 +141,7 @@ impl Requests {
     ) {
         for (such, ns) in Such::sums(steps, objects) {
             let segment = segment.cloned().unwrap_or_else(|| {
-                let segment = Arc::from(stay(&such));
+                let segment = stretch(&such);
                 self.comes(&segment, place);
                 segment
             });
@@ -159,7 +156,7 @@ impl Requests {
     }
 
     /// A request comes to a segment there: of a thousand places that it has. Where it comes again is not where that is.
-    fn comes(&mut self, segment: &Arc<str>, place: u64) {
+    fn comes(&mut self, segment: &Stretch, place: u64) {
         let number = u32::try_from(self.order.len()).unwrap_or(u32::MAX);
         let new = Order { number, places: 0, passed: 0, last: 0 };
         let order = self.order.entry(segment.clone()).or_insert(new);
@@ -195,10 +192,8 @@ impl Requests {
         }
         if self.dimensions.len() >= DIMENSIONS {
             // A trace can have any number of names: what comes late is told without them.
-            (dimension.such.why, dimension.such.by, dimension.such.reason) = (None, None, None);
-            dimension.such.role = Role::Other;
-            dimension.such.group = "others".into();
-            dimension.segment = "elsewhere".into();
+            (dimension.such.group, dimension.such.reason) = (ObjectGroup::Others, None);
+            dimension.segment = Stretch::Elsewhere;
             if let Some(known) = self.numbers.get(&dimension) {
                 return *known;
             }
@@ -230,7 +225,7 @@ impl Requests {
     }
 
     /// The segments, in the order in which requests come there.
-    pub fn segments(&self) -> Vec<Arc<str>> {
+    pub fn segments(&self) -> Vec<Stretch> {
         let mut all: Vec<_> = self.order.iter().collect();
         let mean = |order: &Order| order.places as f64 / order.passed as f64;
         all.sort_by(|(one, order), (other, after)| {
@@ -246,7 +241,7 @@ impl Requests {
     }
 
     /// How many others each of these requests found in a segment, if that is known; of several times the most.
-    pub(crate) fn others(&self, requests: &[Request], segment: &str) -> Option<Vec<f64>> {
+    pub(crate) fn others(&self, requests: &[Request], segment: &Stretch) -> Option<Vec<f64>> {
         let number = self.order.get(segment)?.number;
         let found = |request: &Request| {
             let of = &self.others[request.found.0..request.found.0 + request.found.1];
@@ -280,11 +275,11 @@ impl Requests {
 }
 
 /// Where a request was, if nothing divides its way: in whose time.
-fn stay(such: &Such) -> String {
+fn stretch(such: &Such) -> Stretch {
     match such.kind {
-        "link" => format!("network {}", such.domain),
-        "vcpu" => format!("{} out of the guest", such.group),
-        _ => format!("in {}", such.domain),
+        ObjectKind::Link => Stretch::Network(such.domain.clone()),
+        ObjectKind::Vcpu => Stretch::OutOfGuest(such.group.clone()),
+        _ => Stretch::In(such.domain.clone()),
     }
 }
 
@@ -306,7 +301,7 @@ impl<'t> Segments<'t> {
 }
 
 impl<'t> Iterator for Segments<'t> {
-    type Item = (Option<Arc<str>>, &'t [Step]);
+    type Item = (Option<&'t Stretch>, &'t [Step]);
 
     fn next(&mut self) -> Option<Self::Item> {
         let Explained { steps, segments, .. } = self.transaction;
@@ -320,6 +315,6 @@ impl<'t> Iterator for Segments<'t> {
         let is_last = self.segments == segments.len();
         let within = rest.iter().take_while(|step| is_last || step.from < passed.until_ns).count();
         self.steps += within;
-        Some((Some(passed.segment.clone()), &rest[..within]))
+        Some((Some(&passed.stretch), &rest[..within]))
     }
 }

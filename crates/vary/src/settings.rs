@@ -4,11 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xweave_model::{
-    Objects, TimeState,
-    objects::Role,
-    parts::{Is, Reason, Who},
-};
+use xweave_model::{ObjectGroup, Objects, Offender, TimeState, objects::Reason};
 use xweave_trace::{Domain, manifest::Settings};
 
 use crate::{
@@ -60,22 +56,43 @@ pub struct Cost {
 }
 
 /// A setting that cost requests time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Which.
     pub what: What,
     /// The domain whose it is.
     pub domain: String,
-    /// In words.
-    pub setting: String,
     /// How it stood.
-    pub now: String,
+    pub now: Stand,
     /// What it cost all requests, in nanoseconds.
     pub ns: u64,
     /// How many requests it cost any.
     pub requests: u64,
-    /// What to set instead.
-    pub remedy: String,
+}
+
+/// How a setting stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// On the CPUs of vCPUs.
+    VcpusCpus,
+    /// KVM polled for so long.
+    HaltPolling {
+        /// In nanoseconds.
+        now_ns: u64,
+        /// What to try instead.
+        try_ns: u64,
+    },
+    /// With these governors.
+    Governors(Vec<String>),
+    /// One queue.
+    OneQueue {
+        /// For so many CPUs.
+        cpus: u32,
+    },
+    /// With this swappiness.
+    Swappiness(u64),
+    /// On.
+    On,
 }
 
 impl What {
@@ -83,23 +100,27 @@ impl What {
     fn of(dimension: &Dimension, objects: &Objects) -> Option<(Self, String, f64)> {
         let such = &dimension.such;
         let kind = Cause::of(dimension).0.kind;
-        let by = |name: &str| such.by.as_ref().is_some_and(|by| by.name == name);
-        let by_pit = matches!(&such.by, Some(Who { is: Is::Object(Role::Pit), .. }));
+        let by_group = such.by();
+        let by_group = by_group.as_ref().and_then(Offender::objects);
+        let by = |thread: &str| by_group.is_some_and(|by| by.is_named(thread));
+        let by_pit = matches!(by_group, Some(ObjectGroup::Pit { .. }));
         let takes_cpu = matches!(such.spent, TimeState::Ready | TimeState::Preempted);
         let preempts = kind == Kind::VcpuPreempted && takes_cpu;
-        let own = |what| Some((what, such.domain.clone(), 1.0));
+        let domain = such.domain.one()?;
+        let own = |what| Some((what, domain.to_owned(), 1.0));
         if takes_cpu && by("ksmd") {
             return own(Self::Ksm);
         }
         if preempts && by_pit {
             return own(Self::KvmPit);
         }
-        let above_vcpu = matches!(such.role, Role::Vcpus(_)) && such.reason == Some(Reason::Interrupted);
+        let above_vcpu =
+            matches!(such.group, ObjectGroup::Vcpus { .. }) && such.reason == Some(Reason::Interrupted);
         if preempts && by("ksoftirqd") || above_vcpu {
             return own(Self::Interrupts);
         }
         if let Some((_, share)) = Cause::of_frequency(dimension) {
-            let host = objects.host(&such.domain).unwrap_or(&such.domain);
+            let host = objects.host(domain).unwrap_or(domain);
             return Some((Self::Governor, host.to_owned(), share));
         }
         match kind {
@@ -117,8 +138,8 @@ impl What {
 
 /// The guest whose device the thread serves that took the time.
 fn served(dimension: &Dimension) -> Option<&str> {
-    match &dimension.such.role {
-        Role::Vhost(guest) => Some(guest),
+    match &dimension.such.group {
+        ObjectGroup::Vhost { guest } => Some(guest),
         _ => None,
     }
 }
@@ -163,9 +184,8 @@ pub(crate) fn costs(requests: &Requests, all: &[Request], objects: &Objects) -> 
 pub fn settings(costs: &[Cost], whole_ns: u64, domains: &[Domain]) -> Vec<Setting> {
     let setting = |cost: &Cost| {
         let domain = domains.iter().find(|domain| domain.name == cost.domain)?;
-        let (setting, now, remedy) = stands(cost.what, domain)?;
         let Cost { what, ns, requests, .. } = *cost;
-        Some(Setting { what, domain: domain.name.clone(), setting, now, ns, requests, remedy })
+        Some(Setting { what, domain: domain.name.clone(), now: stands(what, domain)?, ns, requests })
     };
     let mut all: Vec<Setting> =
         costs.iter().filter(|cost| cost.ns > whole_ns / NOTHING).filter_map(setting).collect();
@@ -175,53 +195,26 @@ pub fn settings(costs: &[Cost], whole_ns: u64, domains: &[Domain]) -> Vec<Settin
     all
 }
 
-/// What a setting is called, how it stands, and what to set instead; none if it is not known, or can do no more.
-fn stands(what: What, domain: &Domain) -> Option<(String, String, String)> {
+/// How a setting stands; none if it is not known, or can do no more.
+fn stands(what: What, domain: &Domain) -> Option<Stand> {
     let Settings { halt_poll_ns, governors, ksm_run, swappiness, nics } = &domain.settings;
-    let told = |setting: &str, now: String, remedy: &str| Some((setting.to_owned(), now, remedy.to_owned()));
     match what {
-        What::KvmPit => told(
-            "CPUs of kvm-pit threads",
-            "the vCPUs'".to_owned(),
-            "pin them to other CPUs (taskset -p of kvm-pit/PID), or start QEMU with -global kvm-pit.lost_tick_policy=discard",
-        ),
-        What::Interrupts if domain.cpus == 1 => None,
-        What::Interrupts => told(
-            "CPUs of interrupts and softirqs",
-            "the vCPUs'".to_owned(),
-            "handle devices' interrupts on other CPUs (/proc/irq/N/smp_affinity, irqbalance --banirq), received packets too \
-             (/sys/class/net/DEVICE/queues/rx-N/rps_cpus)",
-        ),
+        What::KvmPit => Some(Stand::VcpusCpus),
+        What::Interrupts => (domain.cpus != 1).then_some(Stand::VcpusCpus),
         What::HaltPolling => {
-            let now = (*halt_poll_ns).filter(|now| *now < LONGEST_POLL)?;
-            let more = if now == 0 { POLL } else { now.saturating_mul(2).min(LONGEST_POLL) };
-            let remedy = format!(
-                "let KVM poll for longer before it halts a vCPU: xweave vary --try halt_poll_ns={now},{more}"
-            );
-            told("halt_poll_ns of KVM", now.to_string(), &remedy)
+            let now_ns = (*halt_poll_ns).filter(|now| *now < LONGEST_POLL)?;
+            let try_ns = if now_ns == 0 { POLL } else { now_ns.saturating_mul(2).min(LONGEST_POLL) };
+            Some(Stand::HaltPolling { now_ns, try_ns })
         }
         What::Governor => {
-            let slow = !governors.is_empty() && governors.iter().any(|governor| governor != "performance");
-            slow.then(|| governors.join(", "))
-                .and_then(|now| told("cpufreq governor", now, "cpupower frequency-set -g performance"))
+            let slow = governors.iter().any(|governor| governor != "performance");
+            slow.then(|| Stand::Governors(governors.clone()))
         }
         What::Queues => {
             let one = !nics.is_empty() && nics.iter().all(|nic| nic.queues <= 1) && domain.cpus > 1;
-            let now = format!("1 for {} CPUs", domain.cpus);
-            let remedy = "give its network device more (QEMU: -netdev tap,…,queues=N -device virtio-net-pci,…,mq=on; libvirt: \
-                          <driver queues='N'/>), each with a vhost thread, and let the guest use them (ethtool -L DEVICE combined N)";
-            one.then_some(()).and_then(|()| told("queues of network devices", now, remedy))
+            one.then_some(Stand::OneQueue { cpus: domain.cpus })
         }
-        What::Swappiness => {
-            let now = (*swappiness).filter(|now| *now > 0)?;
-            told("vm.swappiness", now.to_string(), "sysctl vm.swappiness=0, if it cannot have more memory")
-        }
-        What::Ksm => (*ksm_run == Some(1)).then_some(()).and_then(|()| {
-            told(
-                "KSM",
-                "on".to_owned(),
-                "echo 0 >/sys/kernel/mm/ksm/run, or let it scan less (pages_to_scan)",
-            )
-        }),
+        What::Swappiness => (*swappiness).filter(|now| *now > 0).map(|now| Stand::Swappiness(now.into())),
+        What::Ksm => (*ksm_run == Some(1)).then_some(Stand::On),
     }
 }

@@ -5,13 +5,13 @@ mod looked;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xweave_model::{Outcome, Spec, explain};
+use xweave_model::{Offender, Outcome, Power, Spec, Stretch, explain};
 use xweave_trace::{Manifest, Trace};
 
 use self::looked::Looked;
 use crate::{
     bootstrap::Bounds,
-    cause::{Kind, Remedied},
+    cause::{Cause, Remedied, Remedy},
     requests::Requests,
     settings::{Setting, costs, settings},
     shares::{Share, Spread},
@@ -127,16 +127,15 @@ pub struct Spikes {
 }
 
 /// A part of the way of all requests.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
-    /// `request, ring host→vm1`, `server in vm1`.
-    pub name: String,
+    /// Where that is.
+    pub stretch: Stretch,
     /// Half of the requests were there for at most so long.
     pub p50_ns: u64,
     /// All but one in a hundred.
     pub p99_ns: u64,
     /// How much of the variation it is.
-    #[serde(flatten)]
     pub shares: Shares,
     /// The requests' times, if they were there as long as the median one.
     pub if_steady: Times,
@@ -162,12 +161,53 @@ pub struct Others {
 }
 
 /// Who did it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
-    /// Threads of a name, the vCPUs of a guest, a disk.
-    pub who: String,
+    /// Who.
+    pub who: Offender,
     /// How long, in nanoseconds.
     pub ns: u64,
+}
+
+/// What speaks for a cause.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Evidence {
+    /// How much time there was of it.
+    Total {
+        /// In nanoseconds.
+        ns: u64,
+        /// In so many requests.
+        requests: usize,
+        /// Of so many.
+        of: usize,
+    },
+    /// How much more of it the slowest requests had.
+    Tail {
+        /// How many these are.
+        slowest: usize,
+        /// The mean of these, in nanoseconds.
+        mean_in_tail_ns: u64,
+        /// The same of typical ones.
+        mean_typically_ns: u64,
+    },
+    /// Who did how much of it: shares.
+    By(Vec<(Offender, f64)>),
+    /// In how many spikes it was more than twice as long as typically.
+    Spikes {
+        /// In so many.
+        longer: usize,
+        /// Of so many.
+        of: usize,
+    },
+    /// How the CPUs saved power meanwhile.
+    Power {
+        /// How.
+        power: Power,
+        /// In so many requests.
+        requests: usize,
+        /// In half of these for at most so long, in nanoseconds.
+        p50_ns: u64,
+    },
 }
 
 /// By how much the requests' times would be less.
@@ -182,14 +222,10 @@ pub struct Gain {
 }
 
 /// What kept requests, and makes them vary.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// What it is, in a word.
-    pub kind: Kind,
-    /// In words.
-    pub cause: String,
-    /// Who did most of it, if that is known.
-    pub by: Option<String>,
+    /// What it is.
+    pub cause: Cause,
     /// All who did it, the most first.
     pub offenders: Vec<By>,
     /// How many requests it kept.
@@ -197,24 +233,30 @@ pub struct Found {
     /// For how long in all, in nanoseconds.
     pub ns: u64,
     /// Where most of it was.
-    pub segment: Option<String>,
+    pub segment: Option<Stretch>,
     /// How much of the variation it is.
-    #[serde(flatten)]
     pub shares: Shares,
     /// Whether it is surely a part of the variation worth naming.
     pub named: bool,
-    /// What speaks for it, in words.
-    pub evidence: Vec<String>,
+    /// What speaks for it.
+    pub evidence: Vec<Evidence>,
     /// What can be done, if anything can be on kernels of today.
-    pub remedy: Option<String>,
+    pub remedy: Option<Remedy>,
     /// What that would gain, if it took away all of it or all that varies of it.
     pub gain: Gain,
     /// The slowest request that it kept most of the time.
     pub example: u64,
 }
 
+impl Found {
+    /// Who did most of it, if that is known.
+    pub fn by(&self) -> Option<&Offender> {
+        self.offenders.first().map(|by| &by.who)
+    }
+}
+
 /// Why requests vary.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Variation {
     /// How many requests there are.
     pub requests: u64,
@@ -223,7 +265,6 @@ pub struct Variation {
     /// A start that was slower; the figures are of the requests after it.
     pub startup: Option<Startup>,
     /// How long they took.
-    #[serde(flatten)]
     pub times: Times,
     /// Whether they vary little: then no cause is named.
     pub steady: bool,
@@ -236,7 +277,6 @@ pub struct Variation {
     /// The settings that cost them time, the most first.
     pub settings: Vec<Setting>,
     /// What was gone through.
-    #[serde(skip)]
     pub outcome: Outcome,
 }
 

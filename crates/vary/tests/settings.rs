@@ -10,7 +10,7 @@ use xweave_trace::{
 };
 use xweave_vary::{
     Variation,
-    settings::{Setting, What},
+    settings::{Setting, Stand, What},
 };
 
 const HOST: u8 = 1;
@@ -159,11 +159,11 @@ fn well() -> [Settings; 2] {
 /// What keeps a request costs as much as it kept all, or a share of that, and is the only one that is told; where it stands
 /// well, or that is not known, none is.
 #[track_caller]
-fn costs(of: u8, keep: Keep, what: What, whose: &str, now: &str, share: f64) {
+fn costs(of: u8, keep: Keep, what: What, whose: &str, now: Stand, share: f64) {
     let (settings, all) = told(of, badly(), keep);
     let [of_one] = &settings[..] else { panic!("{settings:?}") };
     let Setting { what: is, domain, now: stands, ns, requests, .. } = of_one;
-    assert_eq!((*is, domain.as_str(), stands.as_str()), (what, whose, now), "{settings:?}");
+    assert_eq!((*is, domain.as_str(), stands), (what, whose, &now), "{settings:?}");
     let expected = all as f64 * share;
     assert!((*ns as f64 - expected).abs() <= 20.0 * REQUESTS as f64, "{ns} instead of {expected}");
     assert_eq!(*requests, REQUESTS.unsigned_abs());
@@ -191,13 +191,20 @@ fn what_no_setting_has_to_do_with_is_no_settings() {
 
 #[test]
 fn kvms_timer_thread_on_a_vcpus_cpu() {
-    costs(VM1, |told, time, long| preempted(told, time, long, PIT), What::KvmPit, "host", "the vCPUs'", 1.0);
+    costs(
+        VM1,
+        |told, time, long| preempted(told, time, long, PIT),
+        What::KvmPit,
+        "host",
+        Stand::VcpusCpus,
+        1.0,
+    );
 }
 
 #[test]
 fn softirqs_and_interrupts_on_a_vcpus_cpu() {
     let by_thread: Keep = |told, time, long| preempted(told, time, long, KSOFTIRQD);
-    costs(VM1, by_thread, What::Interrupts, "host", "the vCPUs'", 1.0);
+    costs(VM1, by_thread, What::Interrupts, "host", Stand::VcpusCpus, 1.0);
     let above: Keep = |told, time, long| {
         told.tell(time, Kind::IrqEnter, (HOST, 0, VCPU), |event| event.object = 30);
         told.tell(time + 500, Kind::IrqExit, (HOST, 0, VCPU), |event| event.object = 30);
@@ -206,12 +213,12 @@ fn softirqs_and_interrupts_on_a_vcpus_cpu() {
         told.vcpu(time + long + 1, Kind::VmExit);
         told.vcpu(time + long + 2, Kind::VmEnter);
     };
-    costs(VM1, above, What::Interrupts, "host", "the vCPUs'", 1.0);
+    costs(VM1, above, What::Interrupts, "host", Stand::VcpusCpus, 1.0);
 }
 
 #[test]
 fn pages_that_are_compared_on_a_vcpus_cpu() {
-    costs(VM1, |told, time, long| preempted(told, time, long, KSMD), What::Ksm, "host", "on", 1.0);
+    costs(VM1, |told, time, long| preempted(told, time, long, KSMD), What::Ksm, "host", Stand::On, 1.0);
 }
 
 /// Until it is woken, and until it runs: half of the time each.
@@ -227,7 +234,7 @@ fn halts_that_are_not_polled_through() {
         told.vcpu(time + long + 1, Kind::VmEnter);
         told.switch(time + long + 2, VM1, 0, 0, State::Runnable, GUEST);
     };
-    costs(VM1, halted, What::HaltPolling, "host", "0", 1.0);
+    costs(VM1, halted, What::HaltPolling, "host", Stand::HaltPolling { now_ns: 0, try_ns: 200_000 }, 1.0);
 }
 
 #[test]
@@ -237,7 +244,7 @@ fn a_governor_that_lowers_the_frequency() {
         told.tell(time + long, Kind::CpuFrequency, (HOST, 3, 0), |event| event.bytes = 3_000_000);
     };
     // The guest does not know, and its host's governor it is.
-    costs(VM1, slow, What::Governor, "host", "powersave", 2.0 / 3.0);
+    costs(VM1, slow, What::Governor, "host", Stand::Governors(vec!["powersave".into()]), 2.0 / 3.0);
 }
 
 #[test]
@@ -253,7 +260,7 @@ fn one_queue_whose_thread_waits_for_a_cpu() {
         told.switch(time + long + 7, HOST, 1, 0, State::Runnable, SERVER);
         told.switch(time + long + 9, HOST, 2, VHOST, State::Sleeping, 0);
     };
-    costs(HOST, late, What::Queues, "vm1", "1 for 4 CPUs", 1.0);
+    costs(HOST, late, What::Queues, "vm1", Stand::OneQueue { cpus: 4 }, 1.0);
 }
 
 #[test]
@@ -266,5 +273,5 @@ fn memory_that_was_swapped_out() {
             (event.bytes, event.code) = (long.unsigned_abs() + 5, 1);
         });
     };
-    costs(HOST, swapped, What::Swappiness, "host", "60", 1.0);
+    costs(HOST, swapped, What::Swappiness, "host", Stand::Swappiness(60), 1.0);
 }

@@ -179,7 +179,7 @@ export function overTime(kind: Explained): Child {
   const of = kind.over_time;
   if (!of || of.transactions.length < 2) return null;
   const names = of.causes.map((cause) => cause.what ?? counted(cause.others ?? 0, 'other cause', 'other causes'));
-  const colors = causes(of.causes.map((cause) => cause.what ?? ''));
+  const colors = causes(of.causes.map((cause) => cause.kind ?? ''));
   const xs = [...of.transactions.map((_, at) => of.start_ns + at * of.slice_ns), of.start_ns + of.transactions.length * of.slice_ns];
   const zoom = zoomOver(xs);
   // The last slice is as wide as the others.

@@ -3,7 +3,7 @@
 import { shareBar, stack } from '../bars';
 import type { Exchange, Flow } from '../document';
 import { h, type Child } from '../dom';
-import { ends, kind, lack, total, way } from '../flow';
+import { ends, lack, total, way } from '../flow';
 import { count, counted, id, micros, span } from '../number';
 import type { Page, View } from '../page';
 import { href } from '../router';
@@ -30,7 +30,7 @@ export function flows(page: Page, name?: string): View {
 }
 
 function one(page: Page, shown: Flow[], flow: Flow): View {
-  const order = [...shown].filter((other) => kind(other) === kind(flow)).sort((a, b) => total(b) - total(a));
+  const order = [...shown].filter((other) => other.kind === flow.kind).sort((a, b) => total(b) - total(a));
   const at = order.indexOf(flow);
   const step = (to: number, told: string) => {
     const next = order[to];
@@ -42,7 +42,7 @@ function one(page: Page, shown: Flow[], flow: Flow): View {
     h('a', { href: href('flows') }, 'All flows'),
     step(at - 1, 'slower'),
     step(at + 1, 'faster'),
-    h('span', { class: 'soft' }, `${kind(flow)}: ${at === 0 ? 'the slowest' : `number ${count(at + 1)} by time`} of ${count(order.length)} in this page`),
+    h('span', { class: 'soft' }, `${flow.kind}: ${at === 0 ? 'the slowest' : `number ${count(at + 1)} by time`} of ${count(order.length)} in this page`),
   );
   return { heading: `Flow ${id(flow.id)}`, content: [steps, ...waterfall(page, flow)] };
 }
@@ -59,7 +59,7 @@ function requests(page: Page): Child[] {
   };
   const parts = (one: Exchange) => {
     const all = Math.max(1, one.end_ns - one.start_ns);
-    const pieces = one.parts.map((part) => ({ share: part.ns / all, class: partClass(page, part.name), title: `${part.name}: ${span(part.ns)}` }));
+    const pieces = one.parts.map((part) => ({ share: part.ns / all, class: partClass(page, part), title: `${part.name}: ${span(part.ns)}` }));
     const label = one.parts.map((part) => `${part.name} ${span(part.ns)}`).join(', ');
     return stack(pieces, label, all / longest);
   };
@@ -86,13 +86,12 @@ function requests(page: Page): Child[] {
 }
 
 /** `server in vm1` is the domain's; `request, vm1 → host` lies between. */
-function partClass(page: Page, name: string): string {
-  const domain = / in (\S+)$/.exec(name)?.[1];
-  return domain ? page.palette.domain(domain) : name.includes('→') ? 'boundary' : 'idle';
+function partClass(page: Page, part: Exchange['parts'][number]): string {
+  return part.domain !== null ? page.palette.domain(part.domain) : part.crosses ? 'boundary' : 'idle';
 }
 
 function list(page: Page, shown: Flow[]): Child[] {
-  const kinds = [...new Set(shown.map(kind))].sort();
+  const kinds = [...new Set(shown.map((flow) => flow.kind))].sort();
   const place = h('div');
   const told = h('p', { class: 'soft', role: 'status' });
   const longest = Math.max(1, ...shown.map(total));
@@ -127,7 +126,7 @@ function list(page: Page, shown: Flow[]): Child[] {
 }
 
 function matches(flow: Flow): boolean {
-  if (filter.kind && kind(flow) !== filter.kind) return false;
+  if (filter.kind && flow.kind !== filter.kind) return false;
   if (filter.whole === 'crossed' && flow.crossings === 0) return false;
   if (filter.whole === 'incomplete' && flow.complete && !flow.dropped) return false;
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -141,7 +140,7 @@ function text(flow: Flow): string {
   let found = texts.get(flow);
   if (found === undefined) {
     const hops = flow.hops.map((hop) => `${hop.function} ${hop.comm}/${hop.tid} ${hop.file ?? ''} ${hop.domain}`);
-    found = [id(flow.id), ...flow.locals.map(id), kind(flow), ends(flow.frame), lack(flow), ...hops].join(' ').toLowerCase();
+    found = [id(flow.id), ...flow.locals.map(id), flow.kind, ends(flow.frame), lack(flow), ...hops].join(' ').toLowerCase();
     texts.set(flow, found);
   }
   return found;
@@ -151,7 +150,7 @@ function rows(page: Page, found: Flow[], longest: number): HTMLElement {
   return table<Flow>(
     [
       { title: 'Flow', class: 'code', cell: (flow) => h('a', { href: href('flows', id(flow.id)) }, id(flow.id)) },
-      { title: 'Kind', cell: (flow) => kind(flow), by: kind },
+      { title: 'Kind', cell: (flow) => flow.kind, by: (flow) => flow.kind },
       { title: 'From → to', cell: (flow) => ends(flow.frame), by: (flow) => ends(flow.frame) },
       { title: 'Way', cell: (flow) => way(flow).map((domain, at) => [at > 0 ? ' → ' : '', h('i', { class: `dot ${page.palette.domain(domain)}` }), domain]) },
       { title: 'Began', number: true, cell: (flow) => span(flow.start_ns), by: (flow) => flow.start_ns },

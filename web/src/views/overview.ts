@@ -11,7 +11,7 @@ import { href } from '../router';
 import { table } from '../table';
 import { figuresOf } from './compare';
 import { longest } from './divided';
-import { called, placeClass, placesOf } from './where';
+import { called, crosses, placeClass, placesOf } from './where';
 import { pieces } from './why';
 
 /** Kinds that the overview lists. */
@@ -89,7 +89,7 @@ function ofPlaces(page: Page, places: Place[], kind: string): Child {
     const title = `${called(place)}, ${place.domain}: ${percent(place.share)}, typically ${span(place.p50_ns)}`;
     return { share: place.share, class: placeClass(page, place), title, label: called(place) };
   });
-  const inside = places.filter((place) => !place.place.includes('→'));
+  const inside = places.filter((place) => !crosses(place));
   const told = [...new Set(inside.map((place) => place.domain))].map((domain): [string, string] => [page.palette.domain(domain), `in ${domain}`]);
   if (inside.length < places.length) told.push(['boundary', 'between them']);
   return [stack(pieces, `Where the time of ${kind} went, in order`), labels(pieces), legend(told)];
@@ -117,14 +117,13 @@ function ofChange(page: Page): Child {
 /** Who had the CPU that those waited for who waited longest: as the sentence above it tells. */
 function ofOffenders(page: Page): Child {
   const { machines } = page.document;
-  const waiting = machines?.objects.all.filter((one) => one.kind === 'process' && one.object !== 'xweave itself') ?? [];
+  const waiting = machines?.objects.all.filter((one) => one.kind === 'process' && one.role !== 'recorder') ?? [];
   const most = waiting.reduce<MachineObject | undefined>((most, one) => (most && most.wait_ns >= one.wait_ns ? most : one), undefined);
   if (!machines || !most || most.wait_ns === 0) return null;
   const by = machines.waited.all.filter((one) => one.domain === most.domain && one.object === most.object);
   const all = by.map((one): Piece => {
-    const guest = / of (\S+)$/.exec(one.by)?.[1];
     const title = `${one.by} had the CPU for ${span(one.ns)}`;
-    return { share: one.ns / most.wait_ns, class: guest ? page.palette.domain(guest) : 'idle', title, label: one.by };
+    return { share: one.ns / most.wait_ns, class: one.by_guest ? page.palette.domain(one.by_guest) : 'idle', title, label: one.by };
   });
   return [stack(all, `Who had the CPU while ${most.object} waited`), labels(all)];
 }

@@ -4,7 +4,7 @@ import { legend } from '../bars';
 import { CLOSER } from '../chart';
 import type { Flow, Hop } from '../document';
 import { h, svg, type Child } from '../dom';
-import { ends, kind, lack, path, place, source, total } from '../flow';
+import { ends, lack, path, place, source, total } from '../flow';
 import { lanes } from '../lanes';
 import { count, counted, id, micros, percent, span } from '../number';
 import type { Page } from '../page';
@@ -24,7 +24,7 @@ export function waterfall(page: Page, flow: Flow): Child[] {
     h(
       'p',
       { class: 'headline' },
-      h('b', {}, `${kind(flow)}: ${span(total(flow))}`),
+      h('b', {}, `${flow.kind}: ${span(total(flow))}`),
       told ? [h('br'), told] : null,
       `; ${counted(flow.crossings, 'crossing', 'crossings')}`,
       lack(flow) ? [h('br'), h('strong', { class: 'bad' }, lack(flow))] : null,
@@ -168,10 +168,10 @@ function family(page: Page, flow: Flow): Child {
   const children = [...new Set(page.flows.values())].filter((other) => other !== flow && other.parents.some((parent) => own.has(String(parent))));
   if (flow.parents.length === 0 && children.length === 0) return null;
   const line = (other: Flow | undefined, name: string) => {
-    const told = other ? `${kind(other)}, ${span(total(other))}` : 'not in this page';
+    const told = other ? `${other.kind}, ${span(total(other))}` : 'not in this page';
     return h('li', {}, other ? h('a', { href: href('flows', id(other.id)) }, name) : name, ` ${told}`);
   };
-  const self = h('li', { 'aria-current': 'true' }, h('b', {}, id(flow.id)), ` ${kind(flow)}, this one`, children.length > 0 ? h('ul', {}, children.slice(0, 100).map((child) => line(child, id(child.id)))) : null);
+  const self = h('li', { 'aria-current': 'true' }, h('b', {}, id(flow.id)), ` ${flow.kind}, this one`, children.length > 0 ? h('ul', {}, children.slice(0, 100).map((child) => line(child, id(child.id)))) : null);
   const parents = flow.parents.slice(0, 100);
   const tree = parents.length > 0 ? h('ul', { class: 'tree' }, parents.map((parent) => line(page.flows.get(String(parent)), id(parent))), h('li', {}, h('ul', {}, self))) : h('ul', { class: 'tree' }, self);
   return h('section', {}, h('h3', {}, 'What it was cut off, and put together to'), tree);

@@ -4,7 +4,7 @@ import { distribution } from '../chart';
 import { legend, shareBar, stack } from '../bars';
 import type { Flows, Kind, Place, Segment } from '../document';
 import { h, type Child } from '../dom';
-import { kind as kindOf, total } from '../flow';
+import { total } from '../flow';
 import { count, id, micros, span } from '../number';
 import type { Page, View } from '../page';
 import { href } from '../router';
@@ -19,9 +19,14 @@ export function called(place: Place): string {
   return place.taker ? `${place.place} (${place.taker})` : place.place;
 }
 
+/** Whether it lies between two domains. */
+export function crosses(place: Place): boolean {
+  return place.place_kind === 'ring' || place.place_kind === 'carrier';
+}
+
 /** What lies between two domains has a colour of its own. */
 export function placeClass(page: Page, place: Place): string {
-  return place.place.includes('→') ? 'boundary' : page.palette.domain(place.domain);
+  return crosses(place) ? 'boundary' : page.palette.domain(place.domain);
 }
 
 export function where(page: Page, name?: string): View {
@@ -29,7 +34,7 @@ export function where(page: Page, name?: string): View {
   if (!flows) return { heading: 'Where the time of flows goes', content: [h('p', {}, 'This trace has no flows.')] };
   const kinds = flows.kinds.all;
   const typical = flows.typical === null ? undefined : page.flows.get(String(flows.typical));
-  const kind = kinds.find((one) => one.name === (name ?? (typical && kindOf(typical)))) ?? kinds[0];
+  const kind = kinds.find((one) => one.name === (name ?? (typical && typical.kind))) ?? kinds[0];
   if (!kind) return { heading: 'Where the time of flows goes', content: [h('p', {}, 'No flow was followed.')] };
   return {
     heading: 'Where the time of flows goes',
@@ -90,7 +95,7 @@ function spread(flows: Flows, kind: Kind): Child {
 
 /** From the figures to the flows behind them. */
 function examples(page: Page, kind: Kind): Child {
-  const flows = [...new Set(page.flows.values())].filter((flow) => kindOf(flow) === kind.name).sort((a, b) => total(b) - total(a));
+  const flows = [...new Set(page.flows.values())].filter((flow) => flow.kind === kind.name).sort((a, b) => total(b) - total(a));
   if (flows.length === 0) return null;
   const link = (at: number, told: string) => {
     const flow = flows[at];

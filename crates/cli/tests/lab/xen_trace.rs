@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use xweave_model::{Spec, TimeState, explain};
+use xweave_flow::{FlowPlace, flow_place::Carrier};
+use xweave_model::{Spec, Stretch, TimeState, explain};
 use xweave_trace::{
     Event, Trace, XENTRACE,
     event::Kind,
@@ -136,9 +137,16 @@ fn what_xen_did_is_most_of_the_time_from_a_notification_to_its_handler() {
         let mut from = found.start_ns;
         for passed in &found.segments {
             let to = passed.until_ns;
-            let guest =
-                ["vm1", "vm2"].into_iter().find(|guest| *passed.segment == *format!("ring {guest}→dom0"));
-            let guest = guest.and_then(|guest| trace.domain_number(guest));
+            let from_guest = match &passed.stretch {
+                Stretch::Way(place) => match place.flow_place() {
+                    Some(FlowPlace::Carrier { carrier: Carrier::Ring, from, to }) if to == "dom0" => {
+                        Some(from)
+                    }
+                    _ => None,
+                },
+                _ => None,
+            };
+            let guest = from_guest.and_then(|guest| trace.domain_number(guest));
             let since = std::mem::replace(&mut from, to);
             let Some(guest) = guest else { continue };
             let notified = times.within("notify_remote_via_irq", guest, since, to).first();

@@ -4,6 +4,8 @@ use xweave_flow::{Flows, Incomplete};
 use xweave_trace::{Domain, DropReason, Manifest, Site, Symbol, Trace, Writer};
 use xweave_wire::record::{Kind, Record};
 
+use crate::notation;
+
 /// `SKB_DROP_REASON_NO_SOCKET` and `SKB_DROP_REASON_SOCKET_RCVBUFF` of Linux 6.12, and one that the kernel has no name
 /// for.
 const NO_SOCKET: u64 = 3;
@@ -101,7 +103,7 @@ fn a_dropped_datagram_is_not_complete_and_says_where_and_why() {
     let counts: Vec<_> = summary.dropped.iter().map(|count| (count.reason.as_str(), count.flows)).collect();
     assert_eq!(counts, [("NO_SOCKET", 2), ("SOCKET_RCVBUFF", 1), (&format!("reason {UNNAMED}"), 1)]);
 
-    let document = serde_json::to_value(&flows).unwrap();
+    let document = notation::document(&flows);
     assert_eq!(document["flows"][0]["incomplete"], "dropped");
     assert_eq!(document["flows"][0]["dropped"]["reason"], "NO_SOCKET");
     assert_eq!(document["flows"][0]["dropped"]["function"], "__udp4_lib_rcv");

@@ -7,6 +7,8 @@ use xweave_trace::{
 };
 use xweave_wire::record::{Kind, Record};
 
+use crate::notation;
+
 const HOST: u8 = 1;
 /// The guests, and the processes that run them.
 const GUESTS: [(u8, u64); 2] = [(2, 4002), (3, 4003)];
@@ -180,7 +182,7 @@ proptest! {
             });
             let join = Join::of_parts(&trace, parts).windows(window, usize::MAX);
             let flows = Flows::read(&trace, join, Wanted { of: &|_| true, kept: None });
-            serde_json::to_value(&flows).unwrap()
+            notation::document(&flows)
         };
         let (whole, windows) = (read(usize::MAX), read(window));
         for what in ["summary", "flows"] {

@@ -9,6 +9,8 @@ use xweave_trace::{
 };
 use xweave_wire::record::{Kind, Record};
 
+use crate::notation;
+
 const HOST: u8 = 1;
 /// Entries of a ring: its index comes round this often.
 const WRAP: u64 = 16;
@@ -355,7 +357,7 @@ proptest! {
             });
             let join = Join::of_parts(&made.trace, parts).windows(window, usize::MAX);
             let flows = Flows::read(&made.trace, join, Wanted { of: &|_| true, kept: None });
-            serde_json::to_value(&flows).unwrap()
+            notation::document(&flows)
         };
         let (mut whole, mut windows) = (read(usize::MAX), read(window));
         // By how many keys a guest's process is found depends on how many were seen then.
@@ -430,7 +432,7 @@ fn a_plain_flow_in_full() {
     let flows = those(&made.trace, &|flow| flow.id == id);
     assert_eq!((flows.summary().flows, flows.segments()[0].count), (1, 1));
 
-    let document = serde_json::to_value(&flows).unwrap();
+    let document = notation::document(&flows);
     for key in ["flows", "complete", "crossed", "records", "lost", "negative_gaps", "clock_error_ns"] {
         assert!(document["summary"][key].is_u64(), "{key}");
     }
@@ -635,6 +637,6 @@ fn a_million_records() {
     println!("joined (reading included): {} flows in {:?}", flows.flows().len(), begun.elapsed());
     assert_eq!(flows.summary().complete, 125_000);
     let begun = std::time::Instant::now();
-    let size = serde_json::to_vec(&flows).unwrap().len();
+    let size = notation::document(&flows).to_string().len();
     println!("JSON:    {} MB in {:?}", size >> 20, begun.elapsed());
 }

@@ -1,6 +1,6 @@
 //! Keys in messages, as events tell them, and what is known by them.
 
-use xweave_flow::{Exchange, Flows, Way, Ways, exchange};
+use xweave_flow::{Exchange, Flows, Way, Ways, exchange, legs::WayPoint};
 use xweave_trace::{
     Domain, DomainVm, Event, Manifest, Role, Site, Trace, Writer,
     event::{Kind as Told, Name},
@@ -185,8 +185,8 @@ fn a_request_that_comes_again_before_it_is_answered_is_the_same() {
     assert_eq!(keys(&all), [11, 11]);
     let (first, way) = &all[0];
     assert_eq!((first.repeats, first.complete, first.start_ns, first.request.bytes), (2, true, 1_000, 400));
-    assert_eq!((&*first.parts[0].name, first.parts[0].ns), (exchange::SENT_AGAIN, 1_500_000));
-    assert_eq!((&*way.legs[0].place, way.legs[0].until_ns), (exchange::SENT_AGAIN, 1_501_000));
+    assert_eq!((&*first.parts[0].name, first.parts[0].ns), ("request, until it was sent again", 1_500_000));
+    assert_eq!((&way.legs[0].place.point, way.legs[0].until_ns), (&WayPoint::SentAgain, 1_501_000));
     assert_eq!((all[1].0.start_ns, all[1].0.repeats), (1_504_000, 0));
 }
 
@@ -199,7 +199,7 @@ fn a_copy_that_comes_after_the_answer_was_sent_delays_nothing() {
     ]);
     let [(one, way)] = &all[..] else { panic!("{all:?}") };
     assert_eq!((one.repeats, one.complete), (1, true));
-    assert_ne!(&*way.legs[0].place, exchange::SENT_AGAIN);
+    assert_ne!(way.legs[0].place.point, WayPoint::SentAgain);
     assert_eq!(one.parts.iter().map(|part| part.ns).sum::<i64>(), one.total_ns());
 }
 

@@ -11,6 +11,7 @@ mod hostile;
 mod interrupts;
 mod join;
 mod keys;
+mod notation;
 mod places;
 mod window;
 mod wrap;

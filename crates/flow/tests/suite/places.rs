@@ -1,11 +1,13 @@
 //! Where flows are between their steps, by what they are told apart, and whose flows began elsewhere.
 
-use xweave_flow::{Flows, Join, KindCount, Wanted, by_value};
+use xweave_flow::{Flows, Join, KindCount, Taker, TakerState, Wanted, by_value};
 use xweave_trace::{
     Domain, DomainVm, Event, Manifest, Role, Site, Trace, Writer,
     event::{Kind as EventKind, State},
 };
 use xweave_wire::record::{Kind, Record};
+
+use crate::notation;
 
 const HOST: u8 = 1;
 const VM1: u8 = 2;
@@ -89,11 +91,11 @@ fn trace_and(dir: &std::path::Path, flows: u64, more: impl FnOnce(&mut Writer)) 
 }
 
 /// Of the rings to the host that flow 1 was in, from 100,100 ns until 101,100 ns, and what is said of their takers.
-fn takers(events: &[Event]) -> Vec<(String, Option<String>)> {
+fn takers(events: &[Event]) -> Vec<(String, Option<Taker>)> {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&trace_with(dir.path(), 1, events));
-    let rings = flows.places().iter().filter(|place| place.stay.place.starts_with("ring"));
-    rings.map(|place| (place.stay.place.clone(), place.taker.clone())).collect()
+    let rings = flows.places().iter().filter(|place| place.stay.place.kind() == "ring");
+    rings.map(|place| (notation::place(&place.stay.place), place.taker.clone())).collect()
 }
 
 /// The host's CPU goes at that time from one thread, left in a state, to another; thread 1 is vhost.
@@ -108,9 +110,9 @@ fn wake(time_ns: i64) -> Event {
 
 #[test]
 fn a_ring_says_what_the_thread_did_that_had_to_take_flows_off_where_events_tell() {
-    let rings = |to_host: Option<&str>| {
+    let rings = |to_host: Option<TakerState>| {
         vec![
-            ("ring vm1→host".to_owned(), to_host.map(str::to_owned)),
+            ("ring vm1→host".to_owned(), to_host.map(|was| Taker { name: "vhost".into(), was })),
             // An interrupt takes them off there.
             ("ring host→vm2".to_owned(), None),
         ]
@@ -118,11 +120,11 @@ fn a_ring_says_what_the_thread_did_that_had_to_take_flows_off_where_events_tell(
     assert_eq!(takers(&[]), rings(None), "no event tells");
     let sleeps = switch(90_000, 1, State::Sleeping, 0);
     let late = [sleeps, wake(100_700), switch(100_800, 0, State::Runnable, 1)];
-    assert_eq!(takers(&late), rings(Some("vhost asleep")));
+    assert_eq!(takers(&late), rings(Some(TakerState::Asleep)));
     let crowded = [sleeps, wake(100_200), switch(100_900, 5, State::Runnable, 1)];
-    assert_eq!(takers(&crowded), rings(Some("vhost had no CPU")));
+    assert_eq!(takers(&crowded), rings(Some(TakerState::Ready)));
     let pushed_off = [switch(100_150, 1, State::Runnable, 5), switch(101_000, 5, State::Sleeping, 1)];
-    assert_eq!(takers(&pushed_off), rings(Some("vhost had no CPU")));
+    assert_eq!(takers(&pushed_off), rings(Some(TakerState::Ready)));
     let busy = [switch(90_000, 5, State::Sleeping, 1), switch(110_000, 1, State::Sleeping, 0)];
     assert_eq!(takers(&busy), rings(None), "it ran");
     // Neither for more than half of the time.
@@ -140,13 +142,13 @@ fn steps_in_the_same_place_are_one_and_the_places_of_a_flow_are_all_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&trace(dir.path(), 3));
     assert_eq!(flows.summary().complete, 3);
-    let places: Vec<(&str, &str, i64)> = flows
+    let places: Vec<(&str, String, i64)> = flows
         .places()
         .iter()
-        .map(|place| (&*place.stay.domain, &*place.stay.place, place.stay.p50_ns))
+        .map(|place| (place.stay.place.domain(), notation::place(&place.stay.place), place.stay.p50_ns))
         .collect();
     let expected = [
-        ("vm1", "TCP send queue", 40),
+        ("vm1", "tcp_send_queue", 40),
         ("vm1", "stack and driver", 60),
         ("host", "ring vm1→host", 1_000),
         ("host", "vhost and tap", 100),
@@ -157,7 +159,7 @@ fn steps_in_the_same_place_are_one_and_the_places_of_a_flow_are_all_its_time() {
         ("vm2", "stack and driver", 200),
         ("vm2", "socket of nginx", 6_050),
     ];
-    assert_eq!(places, expected);
+    assert_eq!(places, expected.map(|(domain, place, ns)| (domain, place.to_owned(), ns)));
     assert_eq!(places.iter().map(|(.., ns)| ns).sum::<i64>(), flows.flows()[0].total_ns());
     let shares: f64 = flows.places().iter().map(|place| place.stay.share).sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
@@ -174,12 +176,13 @@ fn flows_are_grouped_by_a_stored_value_and_timed_from_where_it_was_stored() {
     let groups = grouped("ifindex").groups;
     let told: Vec<_> = groups
         .iter()
-        .map(|of| (of.value, &*of.stay.place, of.stay.flows, of.stay.p50_ns, of.flow_p50_ns))
+        .map(|of| (of.value, notation::place(&of.stay.place), of.stay.flows, of.stay.p50_ns, of.flow_p50_ns))
         .collect();
-    let place = "queue of vm2's tap";
-    assert_eq!(told, [(5, place, 2, 2_000, 10_000), (4, place, 1, 2_000, 10_000)]);
+    let place = || "queue of vm2's tap".to_owned();
+    assert_eq!(told, [(5, place(), 2, 2_000, 10_000), (4, place(), 1, 2_000, 10_000)]);
     // By its number too; and a name that nobody gave is of no flow.
-    assert_eq!(grouped("v2").groups.iter().filter(|of| of.stay.place == place).count(), 2);
+    let numbered = grouped("v2").groups;
+    assert_eq!(numbered.iter().filter(|of| notation::place(&of.stay.place) == place()).count(), 2);
     assert_eq!(grouped("ifidex").groups, []);
 }
 
@@ -213,9 +216,11 @@ fn a_tap_is_one_group_though_some_flows_end_in_its_queue() {
     });
     let wanted = Wanted { of: &|_| true, kept: Some(0) };
     let groups = by_value::read(&trace, Join::of(&trace), wanted, "ifindex").1.groups;
-    let mut told: Vec<_> = groups.iter().map(|of| (of.value, &*of.stay.place, of.stay.flows)).collect();
+    let mut told: Vec<_> =
+        groups.iter().map(|of| (of.value, notation::place(&of.stay.place), of.stay.flows)).collect();
     told.sort_unstable();
-    assert_eq!(told, [(4, "queue of vm2's tap", 2), (5, "queue of vm2's tap", 1)]);
+    let place = || "queue of vm2's tap".to_owned();
+    assert_eq!(told, [(4, place(), 2), (5, place(), 1)]);
 }
 
 #[test]
@@ -254,14 +259,17 @@ fn a_place_that_few_flows_come_by_stands_before_the_carrier_that_follows_it() {
     }
     writer.finish().unwrap();
     let flows = Flows::of(&Trace::open(dir.path()).unwrap());
-    let places: Vec<_> =
-        flows.places().iter().map(|of| format!("{} {}", of.stay.domain, of.stay.place)).collect();
+    let places: Vec<_> = flows
+        .places()
+        .iter()
+        .map(|of| format!("{} {}", of.stay.place.domain(), notation::place(&of.stay.place)))
+        .collect();
     let expected = [
-        "host pending for the vCPU",
-        "host run queue",
-        "host on CPU",
+        "host pending_for_vcpu",
+        "host run_queue",
+        "host on_cpu",
         "vm1 interrupt host→vm1",
-        "vm1 hard interrupt",
+        "vm1 hard_interrupt",
     ];
     assert_eq!(places, expected);
 }

@@ -8,8 +8,8 @@ use crate::common::{Scratch, unpacked};
 use proptest::{prelude::*, sample::Index};
 use xweave_import::{ErrorKind, Options, Outcome};
 use xweave_model::{
-    Spec, Step, TimeState, Usage, explain,
-    usage::{Figures, Key, kind},
+    ObjectGroup, Spec, Step, TimeState, Usage, UsageObject, explain,
+    usage::{Figures, Key},
     vcpu::exit_reason,
 };
 use xweave_trace::{
@@ -39,16 +39,38 @@ fn events(trace: &Trace) -> Vec<Event> {
     all
 }
 
-fn figures(usage: &Usage, kind: &'static str, object: &str) -> Figures {
-    let key = Key { kind, domain: "xen".to_owned(), object: object.to_owned() };
+fn figures(usage: &Usage, object: UsageObject) -> Figures {
+    let key = Key { domain: "xen".to_owned(), object };
     usage.objects.get(&key).copied().unwrap_or_default()
+}
+
+fn vcpus(guest: &str) -> ObjectGroup {
+    ObjectGroup::Vcpus { guest: guest.to_owned() }
+}
+
+fn of_vcpus(usage: &Usage, guest: &str) -> Figures {
+    figures(usage, UsageObject::Process(vcpus(guest)))
+}
+
+/// What a vCPU's thread did before it was known to be one.
+fn of_thread(usage: &Usage, guest: &str) -> Figures {
+    let threads = ObjectGroup::Threads { name: format!("{guest}v0"), guest: Some(guest.to_owned()) };
+    figures(usage, UsageObject::Process(threads))
+}
+
+fn of_vcpu(usage: &Usage, guest: &str, number: u64) -> Figures {
+    figures(usage, UsageObject::Vcpu { number, of: vcpus(guest) })
 }
 
 /// What vCPUs were in Xen for: how long and how often.
 fn exits(usage: &Usage, guest: &str) -> BTreeMap<String, (u64, u64)> {
-    let of = usage.objects.iter().filter(|(key, _)| key.kind == kind::EXIT);
-    let name = |key: &Key| Some(key.object.strip_prefix("exits ")?.strip_suffix(guest)?.to_owned());
-    of.filter_map(|(key, of)| Some((name(key)?, (of.time_ns, of.count)))).collect()
+    let of = usage.objects.iter().filter_map(|(key, figures)| match &key.object {
+        UsageObject::Exits { reason, of } if *of == vcpus(guest) => {
+            Some((reason.clone(), (figures.time_ns, figures.count)))
+        }
+        _ => None,
+    });
+    of.collect()
 }
 
 #[test]
@@ -86,14 +108,14 @@ fn two_busy_guests_and_dom0() {
         ("d1", 89 * 20_309_999, 59 * 10_231_925, 0),
         ("d2", 83 * 21_210_841, 54 * 11_759_580, 0),
     ] {
-        let had = figures(&usage, kind::PROCESS, &format!("vCPUs of {guest}"));
-        let vcpu = figures(&usage, kind::VCPU, &format!("vCPU 0 of {guest}"));
+        let had = of_vcpus(&usage, guest);
+        let vcpu = of_vcpu(&usage, guest, 0);
         for (ours, theirs) in
             [(had.time_ns, ns(running)), (had.wait_ns, ns(runnable)), (vcpu.wait_ns, ns(blocked))]
         {
             assert!(ours.abs_diff(theirs) <= theirs / 25, "{guest}: {ours} and {theirs}");
         }
-        let waits = usage.waited.iter().filter(|waited| waited.object == format!("vCPUs of {guest}"));
+        let waits = usage.waited.iter().filter(|waited| waited.who == vcpus(guest));
         let by: u64 = waits.map(|waited| waited.ns).sum();
         assert!(by <= had.wait_ns && by > had.wait_ns * 9 / 10, "{guest}: {by} of {}", had.wait_ns);
     }
@@ -114,10 +136,9 @@ fn what_a_vcpu_ran_is_in_its_guest_and_in_xen() {
         let switched = switched.map(|switched| switched.time_ns).filter(|switched| *switched <= entered);
         let begin = all.iter().find(|event| event.kind != Kind::Thread).unwrap().time_ns;
         let before = entered - switched.unwrap_or(begin);
-        let ran = figures(&usage, kind::PROCESS, &format!("vCPUs of {guest}")).time_ns
-            + figures(&usage, kind::PROCESS, &format!("{guest}v0 of {guest}")).time_ns;
-        let inside = figures(&usage, kind::VCPU, &format!("vCPU 0 of {guest}")).time_ns;
-        let out: u64 = exits(&usage, &format!(" of {guest}")).values().map(|(ns, _)| ns).sum();
+        let ran = of_vcpus(&usage, guest).time_ns + of_thread(&usage, guest).time_ns;
+        let inside = of_vcpu(&usage, guest, 0).time_ns;
+        let out: u64 = exits(&usage, guest).values().map(|(ns, _)| ns).sum();
         // Where it was when the recording ended is told by what never came.
         let last =
             all.iter().rfind(|e| [Kind::VmEnter, Kind::VmExit].contains(&e.kind) && e.tid == tid).unwrap();
@@ -149,7 +170,7 @@ fn a_pvh_guest_that_boots() {
     let of = |kind, code| all.iter().filter(move |e| (e.kind, e.tid, e.code) == (kind, D5, code)).count();
     assert_eq!([of(Kind::VmEnter, 0), of(Kind::VmExit, 0x7b), of(Kind::VmExit, 0x60)], [3_391, 3_392, 2]);
     // From the ones to the others, but where records were lost.
-    let (ns, count) = exits(&Usage::of(&trace), " of d5")["io"];
+    let (ns, count) = exits(&Usage::of(&trace), "d5")["io"];
     assert_eq!(count, 3_392);
     assert!(ns.abs_diff(41_447_094 * 1_000_000 / 2_596_097) <= count, "{ns}");
     let loss = all.iter().find(|event| event.kind == Kind::Lost).unwrap();
@@ -254,29 +275,27 @@ fn who_had_the_cpu_who_waited_and_who_was_halted() {
     assert_eq!(irqs.iter().map(|e| (e.time_ns, e.object)).collect::<Vec<_>>(), [(14_900, 16), (15_000, 16)]);
 
     let usage = Usage::of(&trace);
-    let d1 = exits(&usage, " of d1");
+    let d1 = exits(&usage, "d1");
     assert_eq!(d1["evtchn_op"], (1_730 - 1_500, 1));
     assert_eq!(d1["iret"], (0, 1));
     // Before it was preempted, on which it had the CPU again at once, the handler, and before it was preempted again.
     assert_eq!(d1["interrupt"], (150 + (15_000 - 14_900), 3));
-    assert_eq!(exits(&usage, " of d2")["sched_op block"], (12_040 - 12_000, 1));
-    let vcpu = |guest: &str| figures(&usage, kind::VCPU, &format!("vCPU 0 of {guest}"));
-    let thread = |guest: &str| figures(&usage, kind::PROCESS, &format!("vCPUs of {guest}"));
+    assert_eq!(exits(&usage, "d2")["sched_op block"], (12_040 - 12_000, 1));
+    let vcpu = |guest: &str| of_vcpu(&usage, guest, 0);
+    let thread = |guest: &str| of_vcpus(&usage, guest);
     assert_eq!(vcpu("d2").wait_ns, 14_960 - 12_040);
     assert_eq!(thread("d1").wait_ns, 12_040 - 9_150);
-    let waited: Vec<_> = usage.waited.iter().map(|w| (w.object.as_str(), w.by.as_str(), w.ns)).collect();
+    let waited: Vec<_> = usage.waited.iter().map(|w| (w.who.clone(), w.by.clone(), w.ns)).collect();
     assert_eq!(
         waited,
         [
-            ("vCPUs of d1", "vCPUs of d2", 12_040 - 9_150),
+            (vcpus("d1"), vcpus("d2"), 12_040 - 9_150),
             // That it was woken before is the first that was seen of it: since when it had been blocked is not known.
-            ("vCPUs of d2", "vCPUs of d1", 20_020 - 14_960)
+            (vcpus("d2"), vcpus("d1"), 20_020 - 14_960)
         ]
     );
     // All its time.
-    let ran = |guest: &str| {
-        thread(guest).time_ns + figures(&usage, kind::PROCESS, &format!("{guest}v0 of {guest}")).time_ns
-    };
+    let ran = |guest: &str| thread(guest).time_ns + of_thread(&usage, guest).time_ns;
     assert_eq!(ran("d1") + thread("d1").wait_ns, 20_020 - 1_000);
 }
 
@@ -318,9 +337,9 @@ fn an_hvm_guest_is_left_for_the_hardwares_reasons() {
     let inject = all.iter().find(|event| event.kind == Kind::VmInject).unwrap();
     assert_eq!((inject.time_ns, inject.object, inject.position), (2_000, 1, 0xf3));
     let usage = Usage::of(&trace);
-    let exits = exits(&usage, " of d3");
+    let exits = exits(&usage, "d3");
     assert_eq!((exits["io"], exits["interrupt"], exits["hlt"].1), ((500, 1), (300, 1), 1));
-    assert_eq!(figures(&usage, kind::VCPU, "vCPU 1 of d3").time_ns, 900 + 1_500 + 700);
+    assert_eq!(of_vcpu(&usage, "d3", 1).time_ns, 900 + 1_500 + 700);
 }
 
 #[test]
@@ -343,7 +362,7 @@ fn calls_within_a_multicall_are_in_it() {
             ("subcall:update_va_mapping", 1)
         ]
     );
-    assert_eq!(exits(&Usage::of(&trace), " of d0")["multicall"], (400, 1));
+    assert_eq!(exits(&Usage::of(&trace), "d0")["multicall"], (400, 1));
 }
 
 #[test]

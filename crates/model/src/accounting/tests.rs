@@ -1,6 +1,7 @@
 use xweave_trace::xen;
 
 use super::*;
+use crate::usage::UsageKind;
 
 fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
     let domains = [(1, "host".to_owned()), (2, "vm1".to_owned())].into_iter().collect();
@@ -10,9 +11,29 @@ fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
     accounting.finish(names)
 }
 
-fn of(usage: &Usage, kind: &'static str, object: &str) -> Figures {
-    let found = usage.objects.iter().find(|(key, _)| key.kind == kind && key.object == object);
-    found.map_or_else(|| panic!("no {kind} {object}: {:?}", usage.objects), |(_, figures)| *figures)
+fn of(usage: &Usage, object: UsageObject) -> Figures {
+    let found = usage.objects.iter().find(|(key, _)| key.object == object);
+    found.map_or_else(|| panic!("no {object:?}: {:?}", usage.objects), |(_, figures)| *figures)
+}
+
+fn threads(name: &str) -> ObjectGroup {
+    ObjectGroup::Threads { name: name.into(), guest: None }
+}
+
+fn process(name: &str) -> UsageObject {
+    UsageObject::Process(threads(name))
+}
+
+fn vcpus() -> ObjectGroup {
+    ObjectGroup::Vcpus { guest: "vm1".into() }
+}
+
+fn vcpu() -> UsageObject {
+    UsageObject::Vcpu { number: 0, of: vcpus() }
+}
+
+fn exits(reason: &str) -> UsageObject {
+    UsageObject::Exits { reason: reason.into(), of: vcpus() }
 }
 
 fn at(kind: Kind, time: i64, cpu: u32, tid: u32) -> Event {
@@ -40,7 +61,7 @@ fn threads_are_their_processes() {
         at(Kind::Other, 70, 0, 7),
     ];
     let usage = accounting(events, &names);
-    let nginx = of(&usage, kind::PROCESS, "nginx");
+    let nginx = of(&usage, process("nginx"));
     // 20 + 5 + 10, and 6 until the last event; ready from 30 to 35 and from 60 to 64.
     assert_eq!((nginx.time_ns, nginx.count, nginx.wait_ns), (41, 4, 9));
     assert_eq!(usage.busy["host"], [(0, 41)].into());
@@ -68,12 +89,12 @@ fn a_disk_is_used_by_who_asked_first() {
         disk(Kind::DiskComplete, 100, 0, 800, 4096),
     ];
     let usage = accounting(events, &names);
-    let used = of(&usage, kind::USE, "cat on disk 254:16");
+    let used = of(&usage, UsageObject::DiskUser { user: threads("cat"), disk: "254:16".into() });
     // The second had to wait for the first: it took 10 of the disk's time.
     assert_eq!((used.time_ns, used.count, used.bytes), (70 + 10, 2, 12_288));
     // What was merged into the first has waited with it.
     assert_eq!((used.wait_ns, used.device_ns), (10 + 4, 70 + 75));
-    let disk = of(&usage, kind::DISK, "disk 254:16");
+    let disk = of(&usage, UsageObject::Disk("254:16".into()));
     assert_eq!((disk.time_ns, disk.count, disk.bytes, disk.distance), (80, 2, 12_288, (800 - 80) * 512));
 }
 
@@ -87,8 +108,8 @@ fn interrupts_do_not_count_those_above_them() {
         irq(Kind::SoftirqExit, 40, 3),
     ];
     let usage = accounting(events, &Names::default());
-    let figures = |object| of(&usage, kind::INTERRUPT, object);
-    assert_eq!((figures("softirq NET_RX").time_ns, figures("interrupt 30").time_ns), (24, 6));
+    let figures = |interrupt| of(&usage, UsageObject::Interrupt(interrupt));
+    assert_eq!((figures(Interrupt::Softirq(3)).time_ns, figures(Interrupt::Device(30)).time_ns), (24, 6));
 }
 
 #[test]
@@ -117,12 +138,13 @@ fn locks_peers_and_virtual_processors() {
         at(Kind::VmEnter, 96, 0, 70),
     ];
     let usage = accounting(events, &names);
-    let peer = of(&usage, kind::PEER, "peer at :80");
+    let peer = of(&usage, UsageObject::Peer(Some(80)));
     assert_eq!((peer.count, peer.bytes, peer.wait_ns), (2, 200, 40));
-    assert_eq!(of(&usage, kind::LOCK, "locks of qemu of vm1").wait_ns, 7);
-    let vcpu = of(&usage, kind::VCPU, "vCPU 0 of vm1");
-    assert_eq!((vcpu.time_ns, vcpu.count, vcpu.wait_ns), (11, 2, 10));
-    let exits = |why: &str| of(&usage, kind::EXIT, &format!("exits {why} of vm1"));
+    let qemu = ObjectGroup::Threads { name: "qemu".into(), guest: Some("vm1".into()) };
+    assert_eq!(of(&usage, UsageObject::Locks(qemu)).wait_ns, 7);
+    let inside = of(&usage, vcpu());
+    assert_eq!((inside.time_ns, inside.count, inside.wait_ns), (11, 2, 10));
+    let exits = |why: &str| of(&usage, exits(why));
     assert_eq!((exits("io").time_ns, exits("io").count, exits("hlt").time_ns), (3, 1, 0));
 }
 
@@ -146,17 +168,17 @@ fn who_waits_for_a_processor_is_told_who_had_it() {
     ];
     let usage = accounting(events, &names);
     let waited: Vec<_> =
-        usage.waited.iter().map(|waited| (&*waited.object, &*waited.by, waited.ns)).collect();
+        usage.waited.iter().map(|waited| (waited.who.clone(), waited.by.clone(), waited.ns)).collect();
     // The recorder was ready since 17: 3 of cc1's, and then 10 of the vCPU's.
     let told = [
-        ("vCPUs of vm1", "xweave itself", 7),
-        ("vCPUs of vm1", "cc1", 3),
-        ("xweave itself", "vCPUs of vm1", 10),
-        ("xweave itself", "cc1", 3),
+        (vcpus(), ObjectGroup::Recorder, 7),
+        (vcpus(), threads("cc1"), 3),
+        (ObjectGroup::Recorder, vcpus(), 10),
+        (ObjectGroup::Recorder, threads("cc1"), 3),
     ];
     assert_eq!(waited, told);
-    assert_eq!(of(&usage, kind::PROCESS, "vCPUs of vm1").wait_ns, 10);
-    assert_eq!(of(&usage, kind::PROCESS, "xweave itself").wait_ns, 13);
+    assert_eq!(of(&usage, UsageObject::Process(vcpus())).wait_ns, 10);
+    assert_eq!(of(&usage, UsageObject::Process(ObjectGroup::Recorder)).wait_ns, 13);
     assert_eq!(usage.spans["host"], 31 - 5);
 }
 
@@ -172,9 +194,13 @@ fn what_the_recorder_sends_is_its_own_and_nobody_s_service() {
     };
     let events = [thread(8, ours), thread(9, web), send(10, 8, 5990), send(20, 9, 80)];
     let usage = accounting(events, &names);
-    let services: Vec<_> =
-        usage.objects.keys().filter(|key| key.kind == kind::SERVICE).map(|key| &*key.object).collect();
-    assert_eq!(services, ["service at :80", "xweave itself"]);
+    let services: Vec<_> = usage
+        .objects
+        .keys()
+        .filter(|key| key.kind() == UsageKind::Service)
+        .map(|key| key.object.clone())
+        .collect();
+    assert_eq!(services, [UsageObject::Service(None), UsageObject::Service(Some(80))]);
 }
 
 #[test]
@@ -193,9 +219,9 @@ fn an_exit_takes_the_time_that_the_host_works_for_it_and_not_what_others_have_th
         at(Kind::VmEnter, 44, 0, 70),
     ];
     let usage = accounting(events, &names);
-    let exit = of(&usage, kind::EXIT, "exits interrupt of vm1");
+    let exit = of(&usage, exits("interrupt"));
     assert_eq!((exit.time_ns, exit.count), (3 + 4, 1));
-    assert_eq!(of(&usage, kind::PROCESS, "vCPUs of vm1").wait_ns, 27);
+    assert_eq!(of(&usage, UsageObject::Process(vcpus())).wait_ns, 27);
 }
 
 #[test]
@@ -215,8 +241,8 @@ fn what_polls_for_an_interrupt_before_it_halts_is_halted_and_no_exit() {
         at(Kind::VmEnter, 43, 0, 70),
     ];
     let usage = accounting(events, &names);
-    assert_eq!(of(&usage, kind::EXIT, "exits hlt of vm1").time_ns, 0);
-    assert_eq!(of(&usage, kind::VCPU, "vCPU 0 of vm1").wait_ns, 32);
+    assert_eq!(of(&usage, exits("hlt")).time_ns, 0);
+    assert_eq!(of(&usage, vcpu()).wait_ns, 32);
 }
 
 /// Xen counts how long a vCPU was blocked, and not what it did for it before.
@@ -237,9 +263,9 @@ fn what_xen_did_before_a_vcpu_was_blocked_is_its_exit() {
         at(Kind::VmEnter, 43, 0, 70),
     ];
     let usage = accounting(events, &names);
-    let exit = of(&usage, kind::EXIT, "exits sched_op block of vm1");
+    let exit = of(&usage, exits("sched_op block"));
     assert_eq!((exit.time_ns, exit.count), (5 + 2, 1));
-    assert_eq!(of(&usage, kind::VCPU, "vCPU 0 of vm1").wait_ns, 25);
+    assert_eq!(of(&usage, vcpu()).wait_ns, 25);
 }
 
 #[test]
@@ -259,9 +285,9 @@ fn who_is_moved_to_another_cpu_has_waited_for_the_one_before() {
         Event { other: 9, ..Event::new(Kind::Switch, 1, 44, 1, 0) },
     ];
     let usage = accounting(events, &names);
-    let waited: Vec<_> = usage.waited.iter().map(|of| (&*of.object, &*of.by, of.ns)).collect();
-    assert_eq!(waited, [("nginx", "hog", 30)]);
-    assert_eq!(of(&usage, kind::PROCESS, "nginx").wait_ns, 34);
+    let waited: Vec<_> = usage.waited.iter().map(|of| (of.who.clone(), of.by.clone(), of.ns)).collect();
+    assert_eq!(waited, [(threads("nginx"), threads("hog"), 30)]);
+    assert_eq!(of(&usage, process("nginx")).wait_ns, 34);
 }
 
 #[test]
@@ -275,5 +301,5 @@ fn the_list_of_threads_is_no_moment_of_the_trace() {
     ];
     let usage = accounting(events, &names);
     assert_eq!((usage.span_ns, usage.spans["host"]), (30, 30));
-    assert_eq!(of(&usage, kind::PROCESS, "work").time_ns, 30);
+    assert_eq!(of(&usage, process("work")).time_ns, 30);
 }

@@ -4,8 +4,9 @@ use xweave_trace::event::{Event, Names};
 
 use super::Accounting;
 use crate::{
+    objects::ObjectGroup,
     thread::{ThreadId, between},
-    usage::kind,
+    usage::UsageObject,
     vcpu::exit_reason,
 };
 
@@ -46,13 +47,13 @@ impl Accounting {
                 // From here on it is called what it is.
                 self.settle(id, names);
                 let of = match self.guest(id.domain, process) {
-                    Some(guest) => guest.to_owned(),
+                    Some(guest) => ObjectGroup::Vcpus { guest: guest.to_owned() },
                     None => {
                         let group = self.group(id, names);
-                        self.keys[group].object.clone()
+                        self.processes(group).clone()
                     }
                 };
-                self.place(kind::VCPU, id.domain, format!("vCPU {} of {of}", event.object))
+                self.place(id.domain, UsageObject::Vcpu { number: event.object, of })
             }
         };
         let live = self.threads.entry(id).or_default();
@@ -75,10 +76,8 @@ impl Accounting {
         let out = match self.exits.get(&(place, event.code)) {
             Some(out) => *out,
             None => {
-                let vcpu = &*self.keys[place].object;
-                let of = vcpu.split_once(" of ").map_or(vcpu, |(_, of)| of);
-                let object = format!("exits {} of {of}", exit_reason(event.code));
-                let out = self.place(kind::EXIT, id.domain, object);
+                let (reason, of) = (exit_reason(event.code), self.processes(place).clone());
+                let out = self.place(id.domain, UsageObject::Exits { reason, of });
                 self.exits.insert((place, event.code), out);
                 out
             }

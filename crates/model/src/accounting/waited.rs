@@ -2,18 +2,23 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::usage::{Key, OTHERS, Waited};
+use crate::{
+    objects::ObjectGroup,
+    usage::{Key, Waited},
+};
 
 /// By domain and who waited; who had them longest first. By the places of their keys: who waited, and who had it.
 pub(super) fn told(waited: &FxHashMap<(usize, Option<usize>), u64>, keys: &[Key]) -> Vec<Waited> {
-    let one = |((who, by), ns): (&(usize, Option<usize>), &u64)| {
-        let Key { domain, object, .. } = keys[*who].clone();
-        let by = by.map_or_else(|| OTHERS.to_owned(), |by| keys[by].object.clone());
-        Waited { domain, object, by, ns: *ns }
+    let group = |place: usize| keys[place].object.group().cloned().unwrap_or(ObjectGroup::Others);
+    let one = |((who, by), ns): (&(usize, Option<usize>), &u64)| Waited {
+        domain: keys[*who].domain.clone(),
+        who: group(*who),
+        by: by.map_or(ObjectGroup::Others, group),
+        ns: *ns,
     };
     let mut all: Vec<_> = waited.iter().map(one).collect();
     all.sort_by(|a, b| {
-        let who = (&a.domain, &a.object).cmp(&(&b.domain, &b.object));
+        let who = (&a.domain, &a.who).cmp(&(&b.domain, &b.who));
         who.then(b.ns.cmp(&a.ns)).then_with(|| a.by.cmp(&b.by))
     });
     all

@@ -1,6 +1,7 @@
 //! What a finding is, and how much of the difference it may explain.
 
-use serde::Serialize;
+use super::changed::{ChangeKind, Changed};
+use crate::usage::{UsageKind, UsageObject};
 
 /// What differs by a smaller factor is taken for noise.
 pub const FACTOR: f64 = 1.25;
@@ -12,17 +13,14 @@ pub const SHARE: f64 = 0.01;
 pub const LEAST_NS: u64 = 1_000_000;
 
 /// Something that explains a difference.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What changed: `requests`, `data`, `seeking`, `service`, `overlap`, `queueing`, `processor`, `run_queue`, `lock`,
-    /// `peer`, `exits`, `halted` or `interrupts`.
-    pub what: &'static str,
+    /// What changed; of several objects, of the first.
+    pub changed: Changed,
     /// The object's domain.
     pub domain: String,
-    /// The object.
-    pub object: String,
-    /// The object's kind.
-    pub kind: &'static str,
+    /// The object, or several.
+    pub object: Found,
     /// At most so much of the difference of the whole is due to it, in nanoseconds: of the same sign and never more; 0 if it
     /// changed the other way. Times of objects that work at once overlap: findings do not sum to the difference.
     pub explained_ns: i64,
@@ -30,8 +28,41 @@ pub struct Finding {
     pub changed_ns: i64,
     /// Whether it is a wait that may be for want of anything to do, or a consequence of other findings.
     pub may_be_idle: bool,
-    /// The finding in words.
-    pub text: String,
+}
+
+/// What a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// One object.
+    One(UsageObject),
+    /// Objects of a kind that changed in the same way.
+    Several {
+        /// How many.
+        count: usize,
+        /// The one that changed most.
+        first: UsageObject,
+    },
+}
+
+impl Found {
+    /// The object; of several, the first.
+    pub fn first(&self) -> &UsageObject {
+        match self {
+            Self::One(object) | Self::Several { first: object, .. } => object,
+        }
+    }
+}
+
+impl Finding {
+    /// The class of the change.
+    pub fn change(&self) -> ChangeKind {
+        self.changed.kind(self.kind())
+    }
+
+    /// The object's kind.
+    pub fn kind(&self) -> UsageKind {
+        self.object.first().kind()
+    }
 }
 
 /// How long two traces took.

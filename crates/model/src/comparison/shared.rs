@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::usage::{Figures, Usage, kind};
+use crate::usage::{Figures, Usage, UsageKind};
 
 /// Which groups of events one of two traces has of a domain, and the other has not.
 pub(super) struct Shared(BTreeMap<String, BTreeSet<&'static str>>);
@@ -22,24 +22,29 @@ impl Shared {
     }
 
     /// The figures of an object that can be compared; none if none can.
-    pub(super) fn comparable(&self, kind: &str, domain: &str, [a, b]: [Figures; 2]) -> Option<[Figures; 2]> {
+    pub(super) fn comparable(
+        &self,
+        kind: UsageKind,
+        domain: &str,
+        [a, b]: [Figures; 2],
+    ) -> Option<[Figures; 2]> {
         let one_sided = |group: &str| self.0.get(domain).is_some_and(|groups| groups.contains(group));
         if one_sided(group(kind)) {
             return None;
         }
         // How long threads waited, and what ran between an exit and the next entry, is told by the scheduler.
-        let by_sched = matches!(kind, kind::PEER | kind::EXIT);
+        let by_sched = matches!(kind, UsageKind::Peer | UsageKind::Exit);
         let counted = |of: Figures| Figures { time_ns: 0, wait_ns: 0, ..of };
         Some(if by_sched && one_sided("sched") { [counted(a), counted(b)] } else { [a, b] })
     }
 }
 
 /// The events that tell of objects of a kind.
-fn group(kind: &str) -> &'static str {
+fn group(kind: UsageKind) -> &'static str {
     match kind {
-        kind::DISK | kind::USE => "block",
-        kind::PEER | kind::SERVICE => "net",
-        kind::VCPU | kind::EXIT => "vm",
+        UsageKind::Disk | UsageKind::DiskUser => "block",
+        UsageKind::Peer | UsageKind::Service => "net",
+        UsageKind::Vcpu | UsageKind::Exit => "vm",
         _ => "sched",
     }
 }

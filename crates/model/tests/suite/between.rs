@@ -1,11 +1,13 @@
 //! What lies between two places: events, functions and advice, joined by what both tell.
 
-use xweave_model::{Outcome, Spec, explain, parts::parts};
+use xweave_model::{Outcome, Spec, explain};
 use xweave_trace::{
     Domain, DomainVm, EventLoss, Manifest, Site, Trace, Writer,
     event::{Connection, Event, Kind, Sending, State},
 };
 use xweave_wire::record::{Kind as RecordKind, Record};
+
+use crate::notation;
 
 /// A trace of a host and its guest: their events and records, by the places that these passed.
 struct Recorded {
@@ -87,11 +89,8 @@ impl Recorded {
         let trace = Trace::open(self.dir.path()).unwrap();
         let mut all = Vec::new();
         let outcome = explain(&trace, &spec.parse::<Spec>().unwrap(), &mut |found, objects| {
-            let parts = parts(&found, objects);
-            let sum: u64 = parts.iter().map(|part| part.ns).sum();
-            assert_eq!(i64::try_from(sum), Ok(found.total_ns));
             let told: Vec<_> =
-                parts.iter().map(|part| format!("{} {} {}", part.ns, part.state, part.object)).collect();
+                notation::parts_of(&found).iter().map(|part| notation::part(part, objects)).collect();
             all.push(format!("{}-{}: {}", found.start_ns, found.start_ns + found.total_ns, told.join(", ")));
         });
         (all, outcome)
@@ -166,7 +165,7 @@ fn what_is_sent_is_joined_with_its_being_received_in_another_domain() {
     let (told, outcome) = of.explained("between:send..receive");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("100-170: "), "{told:?}");
-    assert!(told[0].contains("running") && told[0].contains("connection to :80"), "{told:?}");
+    assert!(told[0].contains("running") && told[0].contains("link :80"), "{told:?}");
     assert_eq!(outcome.passed, Some(vec![2, 1]));
 }
 

@@ -1,6 +1,7 @@
 //! Calls: requests and answers that have one key, and what was sent again within them.
 
-use xweave_model::{Explained, TimeState, explain};
+use xweave_flow::legs::WayPoint;
+use xweave_model::{Explained, Stretch, TimeState, explain};
 use xweave_trace::{
     Domain, Event, Manifest, Site, Trace, Writer,
     event::{Kind as Told, Name},
@@ -78,7 +79,11 @@ fn a_call_is_all_that_has_its_key() {
         assert_eq!(u64::try_from(sum).unwrap(), one.length());
     }
     assert_eq!(all[0].bytes.map(|bytes| (bytes.sent, bytes.received)), Some((800, 800)));
-    assert!(all[0].segments.iter().any(|passed| passed.segment.starts_with("client")), "{:?}", all[0]);
+    let is_client = |stretch: &Stretch| match stretch {
+        Stretch::Way(place) => matches!(place.point, WayPoint::ClientLate | WayPoint::ClientBetween),
+        _ => false,
+    };
+    assert!(all[0].segments.iter().any(|passed| is_client(&passed.stretch)), "{:?}", all[0]);
     assert_eq!((spent(TimeState::Retransmit, &all[0]), spent(TimeState::Retransmit, &all[1])), (0, 500_000));
 }
 

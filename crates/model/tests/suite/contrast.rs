@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tempfile::TempDir;
-use xweave_model::{Contrast, Spec};
+use xweave_model::{
+    Contrast, Delay, DomainRef, ObjectGroup, Offender, Spec, contrast::Share, delay::DelayKind,
+};
 use xweave_trace::{
     Domain, Manifest, Trace, Writer,
     event::{Event, Kind, State},
@@ -73,15 +75,20 @@ fn the_slow_ones_of_a_run_were_kept_by_what_the_typical_ones_were_not() {
     let found = Contrast::of_slow(&open(&dir), &spec()).unwrap();
     adds_up(&found);
     let [typical, slow] = &found.sides;
-    assert_eq!((typical.of, typical.chosen, typical.transactions), ("the middle half", 50, 100));
-    assert_eq!((slow.of, slow.chosen, slow.p99_ns), ("the slowest tenth", 10, typical.p99_ns));
+    assert_eq!((typical.share, typical.chosen, typical.transactions), (Share::MiddleHalf, 50, 100));
+    assert_eq!((slow.share, slow.chosen, slow.p99_ns), (Share::SlowestTenth, 10, typical.p99_ns));
     assert!(found.differs && found.difference_ns > 4_000, "{found:?}");
     let cause = &found.causes[0];
-    assert_eq!(cause.what, "server waited for a CPU of vm1");
+    let threads = |name: &str| ObjectGroup::Threads { name: name.into(), guest: None };
+    let vm1 = || DomainRef::One("vm1".into());
+    let (kind, whom) = (DelayKind::CpuWait, Some(threads("server")));
+    assert_eq!(cause.delay, Delay { kind, domain: vm1(), whom, awaited: None });
     assert!(cause.differs && cause.difference_ns * 10 > found.difference_ns * 9, "{cause:?}");
-    assert_eq!((cause.by[0].who.as_str(), cause.by[0].difference_ns), ("hog", cause.difference_ns));
+    assert_eq!(cause.by[0].who, Offender::Objects(threads("hog")));
+    assert_eq!(cause.by[0].difference_ns, cause.difference_ns);
     let running = &found.causes[1];
-    assert!(running.what == "running in vm1" && !running.differs, "{running:?}");
+    let delay = Delay { kind: DelayKind::Running, domain: vm1(), whom: None, awaited: None };
+    assert!(running.delay == delay && !running.differs, "{running:?}");
     // The example is one of them: transactions are numbered in the order of their ends.
     assert_eq!((slow.example - 1) % 11, 5);
 }

@@ -2,14 +2,20 @@
 
 use tempfile::TempDir;
 use xweave_model::{
-    Explained, Objects, Spec, explain,
-    parts::{Totals, parts},
+    Delay, DomainRef, Explained, Objects, Spec,
+    connection::Refused,
+    delay::DelayKind,
+    explain,
+    objects::{Cause, Reason},
+    parts::Totals,
     sequence::sequence,
 };
 use xweave_trace::{
     Disk, Domain, Manifest, Trace, Writer,
     event::{Connection, Event, Kind, Refusal, State},
 };
+
+use crate::notation;
 
 /// The client's end of a connection between domain 1 and the server in domain 2.
 fn client(port: u64) -> Connection {
@@ -119,30 +125,33 @@ fn told(dir: &TempDir, spec: &str, largest: usize) -> Vec<String> {
 }
 
 fn line(transaction: &Explained, objects: &Objects, largest: usize) -> String {
-    let parts = parts(transaction, objects);
-    let sum: u64 = parts.iter().map(|part| part.ns).sum();
-    assert_eq!(i64::try_from(sum), Ok(transaction.total_ns));
     let part = |part: &xweave_model::parts::Part| {
-        let why = part.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-        format!("{} {} {} of {}{why}", part.ns, part.state, part.object, part.domain)
+        let why = match part.cause {
+            None => String::new(),
+            Some(Cause::Had(other)) => format!(" ({} had the CPU)", notation::object(objects.get(other))),
+            Some(Cause::Refused(times, Refused { why, waiting })) => format!(" ({why:?} {times}, {waiting})"),
+            Some(other) => format!(" ({other:?})"),
+        };
+        let domain = notation::domain(&objects.get(part.object).domain);
+        format!("{} of {domain}{why}", notation::part(part, objects))
     };
-    let parts: Vec<_> = parts.iter().take(largest).map(part).collect();
+    let parts: Vec<_> = notation::parts_of(transaction).iter().take(largest).map(part).collect();
     format!("{} {}: {}", transaction.name, transaction.total_ns, parts.join(", "))
 }
 
 #[test]
 fn a_connect_is_told_from_asking_to_accepting_with_the_reason_of_a_delay() {
     let dir = three();
-    let retransmit = "sent again once: the accept queue was full, 6 connections waited";
+    let retransmit = "AcceptQueue 1, 6";
     assert_eq!(
         told(&dir, "connect:80", 2),
         [
-            "40000 → 80 33: 25 network connection to :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
+            "40000 → 80 33: 25 network link :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
             format!(
-                "40001 → 80 1000038: 1000010 retransmit connection to :80 of vm1 → vm2 ({retransmit}), \
-                 20 network connection to :80 of vm1 → vm2"
+                "40001 → 80 1000038: 1000010 retransmit link :80 of vm1 → vm2 ({retransmit}), \
+                 20 network link :80 of vm1 → vm2"
             ),
-            "40002 → 80 33: 25 network connection to :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
+            "40002 → 80 33: 25 network link :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
         ]
     );
     assert_eq!(told(&dir, "connect:81", 1), [""; 0]);
@@ -162,12 +171,12 @@ fn what_the_server_did_while_a_request_was_lost_is_not_to_blame() {
     recorded.of_socket(20, Kind::Socket, end.peer(), 1);
     recorded.of_socket(300, Kind::Accept, end.peer(), 0);
     recorded.writer.finish().unwrap();
-    let retransmit = "sent again once: the port's last connection was in TIME_WAIT at the server";
+    let retransmit = "TimeWait 1, 0";
     assert_eq!(
         told(&dir, "connect", 3),
         [format!(
-            "40000 → 80 1325: 1005 retransmit connection to :80 of vm1 → vm2 ({retransmit}), 300 running nginx/9 of vm2, \
-             20 network connection to :80 of vm1 → vm2"
+            "40000 → 80 1325: 1005 retransmit link :80 of vm1 → vm2 ({retransmit}), 300 running nginx/9 of vm2, \
+             20 network link :80 of vm1 → vm2"
         )]
     );
     // The same of all of them.
@@ -175,8 +184,10 @@ fn what_the_server_did_while_a_request_was_lost_is_not_to_blame() {
     explain(&trace, &"connect".parse().unwrap(), &mut |transaction, objects| {
         totals.add(&transaction, objects)
     });
-    assert_eq!(totals.reason("on the network, vm1 → vm2"), Some((&*retransmit.replace(" once", ""), 1005)));
-    assert_eq!(totals.reason("running in vm2"), None);
+    let delay = |kind, domain| Delay { kind, domain, whom: None, awaited: None };
+    let network = delay(DelayKind::Network, DomainRef::Between("vm1".into(), "vm2".into()));
+    assert_eq!(totals.reason(&network), Some((&Reason::Refused(Refusal::TimeWait), 1005)));
+    assert_eq!(totals.reason(&delay(DelayKind::Running, DomainRef::One("vm2".into()))), None);
 }
 
 #[test]
@@ -208,7 +219,11 @@ fn a_sequence_s_requests_are_finished() {
                 }
                 _ => {}
             }
-            words.push(format!("{} {}", message.basic.name(), objects.named(message.to).group));
+            words.push(format!(
+                "{} {}",
+                message.basic.name(),
+                notation::group(&objects.get(message.to).group)
+            ));
         }
         assert!(waiting.is_empty());
         assert_eq!(words, ["Request nginx", "Accept nginx", "Finish ab", "Resume ab"]);

@@ -1,6 +1,6 @@
 //! Virtual machines that only their host tells of, and what a trace has to be asked for.
 
-use xweave_model::{Census, Usage, guests::Guests, usage::kind};
+use xweave_model::{Census, ObjectGroup, Usage, UsageObject, guests::Guests};
 use xweave_trace::{
     Domain, DomainVm, Manifest, Trace, VmName, Writer,
     event::{Event, Kind, State},
@@ -63,13 +63,14 @@ fn vcpus_of_such_a_machine_are_called_by_its_name() {
     ];
     let (_dir, trace) = recorded(&[(60, "web1")], &events);
     let usage = Usage::of(&trace);
-    let time = |of: &str, object: &str| {
-        let found = usage.objects.iter().find(|(key, _)| key.kind == of && key.object == object);
+    let time = |object: UsageObject| {
+        let found = usage.objects.iter().find(|(key, _)| key.object == object);
         found.map(|(_, figures)| figures.time_ns)
     };
-    assert_eq!(time(kind::PROCESS, "vCPUs of web1"), Some(115), "{:?}", usage.objects);
-    assert_eq!(time(kind::VCPU, "vCPU 0 of web1"), Some(100));
-    assert_eq!(time(kind::EXIT, "exits hlt of web1"), Some(5));
+    let vcpus = || ObjectGroup::Vcpus { guest: "web1".into() };
+    assert_eq!(time(UsageObject::Process(vcpus())), Some(115), "{:?}", usage.objects);
+    assert_eq!(time(UsageObject::Vcpu { number: 0, of: vcpus() }), Some(100));
+    assert_eq!(time(UsageObject::Exits { reason: "hlt".into(), of: vcpus() }), Some(5));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use xweave_model::{
-    Loss, Machine, Spec, ThreadId, Usage, breakdown, connection::EndId, transaction::Finder, usage::kind,
+    Loss, Machine, Spec, ThreadId, Usage, UsageKind, breakdown, connection::EndId, transaction::Finder,
 };
 use xweave_trace::{
     Domain, Manifest, Trace, Writer,
@@ -95,7 +95,7 @@ fn interrupts_without_ends_are_added_up_as_fast_as_others() {
     let dir = tempfile::tempdir().unwrap();
     let (hostile, _) = usage(&dir.path().join("a"), interrupts(false));
     let (honest, told) = usage(&dir.path().join("b"), interrupts(true));
-    let found = told.objects.iter().find(|(key, _)| key.kind == kind::INTERRUPT);
+    let found = told.objects.iter().find(|(key, _)| key.kind() == UsageKind::Interrupt);
     assert_eq!(found.unwrap().1.count, u64::from(MANY));
     no_longer(hostile, honest);
 }

@@ -12,6 +12,7 @@ mod guests;
 mod hostile;
 mod lives;
 mod loss;
+mod notation;
 mod points;
 mod requests;
 mod synthetic;

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use xweave_model::{
-    Comparison, Usage,
-    usage::{Figures, kind},
+    Comparison, Usage, UsageKind,
+    comparison::{ChangeKind, Finding},
+    usage::Figures,
 };
 use xweave_synthetic::{Config, Simulation};
 use xweave_trace::{
@@ -37,9 +38,9 @@ fn usage(dir: &Path) -> Usage {
 }
 
 /// The sums of a kind, by domain.
-fn sums(usage: &Usage, kind: &str) -> BTreeMap<String, Figures> {
+fn sums(usage: &Usage, kind: UsageKind) -> BTreeMap<String, Figures> {
     let mut sums: BTreeMap<String, Figures> = BTreeMap::new();
-    for (key, figures) in usage.objects.iter().filter(|(key, _)| key.kind == kind) {
+    for (key, figures) in usage.objects.iter().filter(|(key, _)| key.kind() == kind) {
         let sum = sums.entry(key.domain.clone()).or_default();
         sum.time_ns += figures.time_ns;
         sum.count += figures.count;
@@ -64,8 +65,8 @@ fn figures_sum_to_what_the_events_tell() {
     let given = |domain: u8| {
         events.iter().filter(|e| e.domain == domain && e.kind == Kind::Switch && e.other != 0).count() as u64
     };
-    let (disks, uses) = (sums(&usage, kind::DISK), sums(&usage, kind::USE));
-    let (processes, interrupts) = (sums(&usage, kind::PROCESS), sums(&usage, kind::INTERRUPT));
+    let (disks, uses) = (sums(&usage, UsageKind::Disk), sums(&usage, UsageKind::DiskUser));
+    let (processes, interrupts) = (sums(&usage, UsageKind::Process), sums(&usage, UsageKind::Interrupt));
     for (name, number) in [("host", 1), ("vm2", 2), ("vm3", 3)] {
         let ran = processes[name].time_ns;
         assert_eq!(processes[name].count, given(number));
@@ -95,7 +96,7 @@ fn figures_sum_to_what_the_events_tell() {
         let ended = count(number, Kind::IrqExit) + count(number, Kind::SoftirqExit);
         assert_eq!(interrupts[name].count, ended);
     }
-    let (vcpus, exits) = (sums(&usage, kind::VCPU), sums(&usage, kind::EXIT));
+    let (vcpus, exits) = (sums(&usage, UsageKind::Vcpu), sums(&usage, UsageKind::Exit));
     assert_eq!((vcpus["host"].count, exits["host"].count), (count(1, Kind::VmExit), count(1, Kind::VmExit)));
     let halted = events.iter().filter(|event| event.kind == Kind::VmHalt).map(|event| event.bytes);
     assert_eq!(vcpus["host"].wait_ns, halted.sum::<u64>());
@@ -116,8 +117,9 @@ fn a_trace_differs_in_nothing_from_itself_and_in_what_changed_from_another() {
     assert!(difference > 0, "{difference}");
     assert!(found.iter().all(|f| (0..=difference).contains(&f.explained_ns)), "{found:#?}");
     // Five threads more that take processors from the others.
-    assert!(found.iter().any(|f| f.what == "CPU" && f.object == "other"), "{found:#?}");
-    assert!(found.iter().any(|f| f.what == "run_queue" && f.text.contains("client")), "{found:#?}");
+    let is = |f: &Finding, name: &str| f.object.first().group().is_some_and(|of| of.is_named(name));
+    let has = |kind, name| found.iter().any(|f| f.change() == kind && is(f, name));
+    assert!(has(ChangeKind::Processor, "other") && has(ChangeKind::RunQueue, "client"), "{found:#?}");
     let back = Comparison::of(&many, &few).findings;
-    assert!(back.iter().any(|f| f.text.contains("client") && f.changed_ns < 0), "{back:#?}");
+    assert!(back.iter().any(|f| is(f, "client") && f.changed_ns < 0), "{back:#?}");
 }

@@ -1,10 +1,12 @@
 //! Guests' processors and the vCPUs that they are.
 
-use xweave_model::{Cause, Guest, Machine, Outcome, Spec, ThreadId, TimeState, breakdown, explain};
+use xweave_model::{Cause, Guest, Machine, Outcome, Spec, ThreadId, TimeState, breakdown, explain, objects};
 use xweave_trace::{
     Clock, Domain, DomainVm, Manifest, Processor, Trace, Writer,
     event::{Event, Kind, State},
 };
+
+use crate::notation;
 
 /// CPU 3 of a guest of two sockets with three cores each. A thread there runs throughout; its vCPU, which is number 4 as
 /// its APIC ID is, is out of the guest for half of the time.
@@ -46,7 +48,7 @@ fn explained(processors: Vec<Processor>, error_ns: u64) -> (Outcome, Vec<(String
     let mut parts = Vec::new();
     let outcome = explain(&trace, &"between:begin..end".parse::<Spec>().unwrap(), &mut |found, objects| {
         for step in found.steps {
-            let what = format!("{} {}", objects.named(step.object).kind, step.spent);
+            let what = format!("{} {}", objects.get(step.object).kind.name(), step.spent);
             parts.push((what, step.to - step.from));
         }
     });
@@ -150,18 +152,20 @@ fn who_had_the_processor_is_called_as_users_know_it() {
     let mut told = Vec::new();
     explain(&trace, &"between:begin..end".parse::<Spec>().unwrap(), &mut |found, objects| {
         let causes = found.steps.iter().filter_map(|step| step.cause);
-        told.extend(causes.map(|cause| (objects.why(cause), objects.why_such(cause))));
+        // Between its exit and the switch, the host worked for it.
+        let had = causes.filter_map(|cause| match cause {
+            objects::Cause::Had(other) => Some(objects.get(other)),
+            _ => None,
+        });
+        told.extend(had.map(|other| (notation::object(other), notation::group(&other.group))));
     });
-    // Between its exit and the switch, the host worked for it.
-    told.retain(|(_, such)| such != "0x0 exits");
-    let had = |who: &str| format!("{who} had the CPU");
     let expected =
         [("vCPU 1 of vm1", "vCPUs of vm1"), ("vhost of vm1/60", "vhost of vm1"), ("vhost-51/70", "vhost-51")];
-    assert_eq!(told, expected.map(|(one, such)| (had(one), had(such))));
+    assert_eq!(told, expected.map(|(one, such)| (one.to_owned(), such.to_owned())));
     // So are those whose time it is: vCPU 0 is the transaction's own thread.
     let mut own = Vec::new();
     explain(&trace, &"between:vm_exit..vm_enter".parse::<Spec>().unwrap(), &mut |found, objects| {
-        own.extend(found.steps.iter().map(|step| objects.named(step.object).name.clone()));
+        own.extend(found.steps.iter().map(|step| notation::object(objects.get(step.object))));
     });
     own.dedup();
     assert_eq!(own, ["vCPU 0 of vm1"]);

@@ -2,10 +2,9 @@
 //! passed.
 
 use serde::Serialize;
-use xweave_model::{
-    Bytes, Intervals, Outcome, Sizes,
-    parts::{Kept, Total, Totals},
-};
+use xweave_model::{Bytes, Intervals, Outcome, Sizes, parts::Totals};
+
+use super::parts::{KeptDocument, TotalDocument, kept, totals as total_documents};
 
 /// The time of transactions that belong together.
 #[derive(Clone, Debug, Serialize)]
@@ -19,7 +18,7 @@ pub struct Times {
     /// The longest.
     pub max_ns: Option<u64>,
     /// What kept the transactions, the most first.
-    pub causes: Vec<Kept>,
+    pub causes: Vec<KeptDocument>,
 }
 
 impl Times {
@@ -29,7 +28,7 @@ impl Times {
             p50_ns: totals.quantile(0.5),
             p99_ns: totals.quantile(0.99),
             max_ns: totals.quantile(1.0),
-            causes: totals.causes(),
+            causes: kept(totals),
         }
     }
 }
@@ -102,7 +101,7 @@ pub struct Interval {
     #[serde(flatten)]
     pub times: Times,
     /// What it was spent on, the most first.
-    pub parts: Vec<Total>,
+    pub parts: Vec<TotalDocument>,
 }
 
 /// The intervals, in turn.
@@ -111,7 +110,7 @@ pub fn intervals(of: &Intervals) -> Vec<Interval> {
         from: from.to_owned(),
         to: to.to_owned(),
         times: Times::of(totals),
-        parts: totals.all(),
+        parts: total_documents(totals),
     };
     of.all().map(interval).collect()
 }

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use xweave_model::Delay;
 use xweave_record::DomainKnobs;
 use xweave_vary::experiment::{
     Evaluation, Shift,
@@ -11,6 +12,8 @@ use xweave_vary::experiment::{
     stored::{Held, Setting},
 };
 use xweave_wire::knob;
+
+use crate::words::{Sentence, causes};
 
 /// Writes the document of an experiment.
 ///
@@ -95,7 +98,7 @@ struct Effect<'a> {
     p50: Times,
     p99: Times,
     mean: Times,
-    causes: Vec<Cause<'a>>,
+    causes: Vec<Cause>,
     cpus: Vec<Cpus<'a>>,
     observed: Vec<Observed<'a>>,
 }
@@ -115,8 +118,8 @@ struct Times {
 }
 
 #[derive(Serialize)]
-struct Cause<'a> {
-    cause: &'a str,
+struct Cause {
+    cause: Sentence,
     #[serde(flatten)]
     times: Times,
 }
@@ -180,8 +183,10 @@ impl<'a> Block<'a> {
 
 impl<'a> Effect<'a> {
     fn new(effect: &'a evaluate::Effect) -> Self {
-        let cause =
-            |(cause, change): &'a (String, evaluate::Change)| Cause { cause, times: Times::new(change) };
+        let cause = |(delay, change): &(Delay, evaluate::Change)| Cause {
+            cause: causes::delay(delay),
+            times: Times::new(change),
+        };
         let cpus = |(domain, change): &'a (String, evaluate::Change)| {
             let Shift { estimate: difference, low, high, .. } = change.difference;
             let seen = change.is_seen();

@@ -7,7 +7,7 @@ use serde::Serialize;
 use xweave_model::{
     Explained, LossOfDomain, Objects, Outcome, Spec,
     lives::Lives,
-    parts::{Kept, Part, Total, Totals, parts},
+    parts::{Totals, parts},
 };
 
 use xweave_trace::Late;
@@ -17,7 +17,9 @@ use super::{
     divided::{Interval, Point, Size},
     encode,
     machines::Machines,
+    parts::{KeptDocument, PartDocument, TotalDocument, kept, totals as total_documents},
 };
+use crate::words::{self, Sentence};
 
 /// The document, written transaction by transaction: there may be more than memory holds.
 pub struct Stream<W> {
@@ -100,44 +102,44 @@ pub struct Transaction<'a> {
     #[serde(skip_serializing_if = "<[i64]>::is_empty")]
     pub points_ns: &'a [i64],
     /// What its time was spent on, the most first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PartDocument>,
     /// Its time in order and without gaps; only where one transaction was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<Vec<Step<'a>>>,
+    pub steps: Option<Vec<Step>>,
 }
 
 /// A part of a transaction's time.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step<'a> {
+pub struct Step {
     /// Its beginning, in nanoseconds.
     pub t_ns: i64,
     /// How long it took.
     pub ns: i64,
     /// The domain whose time it was.
-    pub domain: &'a str,
+    pub domain: Sentence,
     /// What took it.
-    pub object: &'a str,
+    pub object: Sentence,
     /// What it was spent on.
     pub state: &'static str,
     /// For how many others, each waiting for the next, the object worked.
     pub depth: u8,
     /// What more is known of why, in words.
-    pub why: Option<String>,
+    pub why: Option<Sentence>,
 }
 
 impl<'a> Transaction<'a> {
     /// Of a transaction, without its steps or with them.
     pub fn new(transaction: &'a Explained, objects: &'a Objects, with_steps: bool) -> Self {
-        let step = |step: &'a xweave_model::Step| {
-            let named = objects.named(step.object);
+        let step = |step: &xweave_model::Step| {
+            let object = objects.get(step.object);
             Step {
                 t_ns: step.from,
                 ns: step.to - step.from,
-                domain: &named.domain,
-                object: &named.name,
+                domain: words::objects::domain(&object.domain),
+                object: words::objects::object(object),
                 state: step.spent.name(),
                 depth: step.depth,
-                why: step.cause.map(|cause| objects.why(cause)),
+                why: step.cause.map(|cause| words::causes::cause(cause, objects)),
             }
         };
         Self {
@@ -149,7 +151,7 @@ impl<'a> Transaction<'a> {
             sent_bytes: transaction.bytes.map(|bytes| bytes.sent),
             received_bytes: transaction.bytes.map(|bytes| bytes.received),
             points_ns: Some(&*transaction.points).filter(|points| points.len() > 2).unwrap_or_default(),
-            parts: parts(transaction, objects),
+            parts: parts(transaction).iter().map(|part| PartDocument::new(part, objects)).collect(),
             steps: with_steps.then(|| transaction.steps.iter().map(step).collect()),
         }
     }
@@ -175,9 +177,9 @@ pub struct Summary {
     /// The longest.
     pub max_ns: Option<u64>,
     /// What kept the transactions, whatever objects it kept.
-    pub causes: Vec<Kept>,
+    pub causes: Vec<KeptDocument>,
     /// What all that time was spent on, the most first.
-    pub parts: Vec<Total>,
+    pub parts: Vec<TotalDocument>,
     /// Events that were lost, in all domains.
     pub lost: u64,
     /// The same by domain; those that lost none are not there.
@@ -275,8 +277,8 @@ impl Summary {
             p50_ns: totals.quantile(0.5),
             p99_ns: totals.quantile(0.99),
             max_ns: totals.quantile(1.0),
-            causes: totals.causes(),
-            parts: totals.all(),
+            causes: kept(totals),
+            parts: total_documents(totals),
             lost: outcome.lost.iter().map(|loss| loss.events).fold(0, u64::saturating_add),
             losses: outcome.lost.iter().map(Loss::new).collect(),
             unwritten: outcome.unwritten,

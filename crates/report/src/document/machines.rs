@@ -9,6 +9,9 @@ use xweave_model::{
     usage::{Figures, Key, States, Waited},
 };
 
+use super::parts::RoleFields;
+use crate::words::{Sentence, objects};
+
 /// What machines did.
 #[derive(Serialize)]
 pub struct Machines<'a> {
@@ -16,7 +19,7 @@ pub struct Machines<'a> {
     events: u64,
     domains: Vec<Domain<'a>>,
     objects: Vec<Object<'a>>,
-    waited: &'a [Waited],
+    waited: Vec<WaitedDocument<'a>>,
 }
 
 /// A domain with events.
@@ -44,28 +47,58 @@ pub struct Busy {
 pub struct Object<'a> {
     kind: &'static str,
     domain: &'a str,
-    object: &'a str,
+    object: Sentence,
     time_ns: u64,
     count: u64,
     bytes: u64,
     written_bytes: u64,
     wait_ns: u64,
     device_ns: u64,
+    #[serde(flatten)]
+    role: Option<RoleFields>,
 }
 
 impl<'a> Object<'a> {
     /// As the document has it.
     pub fn new(key: &'a Key, figures: &Figures) -> Self {
         Self {
-            kind: key.kind,
+            kind: key.kind().name(),
             domain: &key.domain,
-            object: &key.object,
+            object: objects::usage(&key.object),
             time_ns: figures.time_ns,
             count: figures.count,
             bytes: figures.bytes,
             written_bytes: figures.written,
             wait_ns: figures.wait_ns,
             device_ns: figures.device_ns,
+            role: key.object.group().map(RoleFields::new),
+        }
+    }
+}
+
+/// How long some processes were ready for a processor that others had.
+#[derive(Serialize)]
+pub struct WaitedDocument<'a> {
+    domain: &'a str,
+    /// Who waited.
+    object: Sentence,
+    /// Who had the processor: other processes, or the same; `others`, where there are too many to tell apart.
+    by: Sentence,
+    /// The guest that those are for who had it, if they are for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_guest: Option<&'a str>,
+    ns: u64,
+}
+
+impl<'a> WaitedDocument<'a> {
+    /// As the document has it.
+    pub fn new(waited: &'a Waited) -> Self {
+        Self {
+            domain: &waited.domain,
+            object: objects::processes(&waited.who),
+            by: objects::processes(&waited.by),
+            by_guest: waited.by.guest(),
+            ns: waited.ns,
         }
     }
 }
@@ -102,7 +135,7 @@ impl<'a> Machines<'a> {
             events: usage.events,
             domains: domains(usage).collect(),
             objects: usage.objects.iter().map(|(key, figures)| Object::new(key, figures)).collect(),
-            waited: &usage.waited,
+            waited: usage.waited.iter().map(WaitedDocument::new).collect(),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     View,
     contrast::{Sides, headline},
+    document::contrast::ContrastDocument,
 };
 
 /// What there is at most of each, and in how many bytes.
@@ -62,6 +63,6 @@ fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Value> {
             "lives": lives.map(|lives| cut(&lives, PROGRAMS, LIST)),
         },
         "headline": said.trim_end(),
-        "contrast": contrast.ok().map(|contrast| cut_lists(&contrast, &lists, LIST)),
+        "contrast": contrast.ok().map(|contrast| cut_lists(&ContrastDocument::new(&contrast), &lists, LIST)),
     }))
 }

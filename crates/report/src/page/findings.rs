@@ -1,17 +1,25 @@
 //! The answer in words: at most three findings, what to do about each, and where the page shows it.
 
 use serde_json::{Value, json};
-use xweave_flow::{Flows, Place};
+use xweave_flow::{
+    FlowPlace, Flows,
+    flow_place::{KnownStation, Station},
+};
 use xweave_model::{
-    Comparison, Spec, Usage,
-    objects::RECORDER,
+    Comparison, ObjectGroup, Spec, TimeState, Usage,
+    comparison::ChangeKind,
+    delay::DelayKind,
+    objects::Reason,
     parts::{Kept, Totals},
 };
-
+use xweave_trace::event::Refusal;
 use xweave_vary::Variation;
 
 use super::transactions::called;
-use crate::{comparison, machines, number, places, variation};
+use crate::{
+    comparison, machines, number, places, variation,
+    words::{self, causes, changes, objects},
+};
 
 /// So many are told.
 const MOST: usize = 3;
@@ -43,27 +51,29 @@ impl Findings {
         self.add(
             title,
             lines.next().unwrap_or_default(),
-            most.and_then(of_place),
+            most.and_then(|most| of_place(&most.stay.place)),
             json!(["where", kind.name]),
         );
     }
 
     /// What kept the transactions.
     pub(super) fn of_transactions(&mut self, spec: &Spec, totals: &Totals) {
-        let causes = totals.causes();
-        let Some(most) = causes.first() else { return };
+        let all_causes = totals.causes();
+        let Some(most) = all_causes.first() else { return };
         let share = |ns: u64| ns as f64 / totals.ns().max(1) as f64;
         let (percent, all) = (
             number::percent(share(most.ns)),
             number::counted(totals.transactions() as u64, "transaction", "transactions"),
         );
-        let title = format!("{}: {percent} of the time of {all} ({})", most.what, called(spec));
-        let by = most.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
-        let by: Vec<String> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
-        let reason = totals.reason(&most.what).filter(|(_, ns)| share(*ns) >= TELLING);
+        let what = causes::delay(&most.delay);
+        let title = format!("{what}: {percent} of the time of {all} ({})", called(spec));
+        let by = most.by.iter().take(OFFENDERS).filter(|(_, ns)| share(*ns) >= TELLING);
+        let by = by.map(|(who, ns)| format!("{} {}", objects::offender(who), number::percent(share(*ns))));
+        let by: Vec<String> = by.collect();
+        let reason = totals.reason(&most.delay).filter(|(_, ns)| share(*ns) >= TELLING);
         let text = match reason {
             _ if !by.is_empty() => format!("by {}", by.join(", ")),
-            Some((why, ns)) => format!("{}: {why}", number::percent(share(ns))),
+            Some((why, ns)) => format!("{}: {}", number::percent(share(ns)), causes::reason(why)),
             None => String::new(),
         };
         let advice = reason.and_then(|(why, _)| of_reason(why)).or_else(|| of_cause(most));
@@ -74,24 +84,26 @@ impl Findings {
     pub(super) fn of_variation(&mut self, of: &Variation, spec: &Spec) {
         let Some(found) = of.causes.iter().find(|cause| cause.named) else { return };
         let title = variation::said(of, &called(spec)).into_iter().next().unwrap_or_default();
-        let by = found.by.as_ref().map_or_else(String::new, |by| format!(", because of {by}"));
+        let by = variation::because_of(found);
         let text = format!(
             "{} of the variance: {}{by}. {}",
             number::percent(found.shares.share_of_variance),
-            found.cause,
+            words::variation::cause(&found.cause),
             variation::gain(found, of.times)
         );
-        let advice = found.remedy.as_ref().map(|remedy| format!("Try: {remedy}."));
+        let advice = found.remedy.map(|remedy| format!("Try: {}.", words::variation::remedy(remedy)));
         self.add(title.trim_end_matches('.'), &text, advice.as_deref(), json!(["variation"]));
     }
 
     /// Who waited longest for a CPU.
     pub(super) fn of_machines(&mut self, usage: &Usage) {
-        let headline = machines::headline(usage);
-        let (title, by) = headline.split_once(", taken by ").unwrap_or((&headline, ""));
-        let text = if by.is_empty() { String::new() } else { format!("taken by {by}") };
-        let advice = if by.is_empty() { None } else { Some(FEWER) };
-        self.add(title, &text, advice, json!(["who"]));
+        let Some(longest) = machines::Longest::of(usage) else {
+            return self.add(machines::NOTHING_WAITED, "", None, json!(["who"]));
+        };
+        match longest.taken() {
+            Some(taken) => self.add(&longest.waited(), &taken, Some(FEWER), json!(["who"])),
+            None => self.add(&longest.headline(), "", None, json!(["who"])),
+        }
     }
 
     /// What changed from one run to the other, before all else: that is what was asked for.
@@ -102,7 +114,7 @@ impl Findings {
             Some(finding) if compared.took_longer() && finding.explained_ns != 0 => {
                 let share = finding.explained_ns as f64 / compared.difference_ns as f64;
                 let text = format!("{longer}; at most {} of that is due to this", number::percent(share));
-                json!({ "title": finding.text, "text": text, "advice": of_change(finding.what), "link": ["compare"] })
+                json!({ "title": changes::finding(finding), "text": text, "advice": of_change(finding.change()), "link": ["compare"] })
             }
             _ => json!({ "title": longer, "text": "", "advice": null, "link": ["compare"] }),
         };
@@ -123,82 +135,92 @@ impl Findings {
 }
 
 /// What may be done about what changed.
-fn of_change(what: &str) -> Option<&'static str> {
-    Some(match what {
-        "requests" => {
+fn of_change(change: ChangeKind) -> Option<&'static str> {
+    Some(match change {
+        ChangeKind::Requests => {
             "The same data in other requests: see read-ahead, the program's own block size and the I/O scheduler."
         }
-        "data" => "Another amount of data: see whether both runs did the same work, and what was cached.",
-        "seeking" => "The requests are farther apart: see who else uses the disk, and in which order.",
-        "service" | "overlap" | "queueing" => {
+        ChangeKind::Data => {
+            "Another amount of data: see whether both runs did the same work, and what was cached."
+        }
+        ChangeKind::Seeking => {
+            "The requests are farther apart: see who else uses the disk, and in which order."
+        }
+        ChangeKind::Service | ChangeKind::Overlap | ChangeKind::Queueing => {
             "See who else uses the object, and how many requests are under way at a time."
         }
-        "processor" => "More computing for the same work: profile who ran.",
-        "run_queue" => FEWER,
-        "lock" => "A lock was held by others: see who held it, step by step.",
-        "exits" => "The hypervisor worked for the guest: see the reasons of its exits.",
-        _ => return None,
+        ChangeKind::Processor => "More computing for the same work: profile who ran.",
+        ChangeKind::RunQueue => FEWER,
+        ChangeKind::Lock => "A lock was held by others: see who held it, step by step.",
+        ChangeKind::Exits => "The hypervisor worked for the guest: see the reasons of its exits.",
+        ChangeKind::Halted | ChangeKind::Interrupts | ChangeKind::Peer => return None,
     })
 }
 
 /// What may be done where flows are longest in a place.
-fn of_place(place: &Place) -> Option<&'static str> {
-    let of = |part: &str| place.stay.place.contains(part);
-    Some(match () {
-        () if of("ring") => {
-            "In a ring, data waits for whoever takes it off: see whether that side's thread or vCPU had a CPU."
+fn of_place(place: &FlowPlace) -> Option<&'static str> {
+    let station = match place {
+        FlowPlace::Carrier { carrier, .. } if carrier.is_ring() => {
+            return Some(
+                "In a ring, data waits for whoever takes it off: see whether that side's thread or vCPU had a CPU.",
+            );
         }
-        () if of("queue of") => {
+        FlowPlace::Carrier { .. } => return None,
+        FlowPlace::In { station, .. } => station,
+    };
+    Some(match station {
+        Station::DeviceQueue { guest: Some(_), .. } => {
             "The queue of a guest's device waits for the thread that serves it, or for the guest to give it buffers: see \
              whether both had a CPU."
         }
-        () if of("send queue") => {
+        Station::Known(KnownStation::TcpSendQueue) => {
             "TCP held the data back: for the receiver's window, for acknowledgements that came late, or for more data."
         }
-        () if of("socket of") => {
+        Station::Socket { reader: Some(_) } => {
             "The data had arrived and its program had not read it: see what that program did meanwhile."
         }
-        () if of("I/O scheduler") => {
+        Station::Known(KnownStation::IoScheduler) => {
             "Requests waited in the I/O scheduler: the disk was busy, or its queue depth is small."
         }
-        () if of("disk driver") => {
+        Station::Known(KnownStation::DiskDriver) => {
             "Time in the driver and the device: compare the disk's service time with that of the host's disk."
         }
-        () => return None,
+        _ => return None,
     })
 }
 
 /// What may be done about what is known of why.
-fn of_reason(why: &str) -> Option<&'static str> {
-    Some(match () {
-        () if why.contains("TIME_WAIT") => {
+fn of_reason(why: &Reason) -> Option<&'static str> {
+    match why {
+        Reason::Refused(Refusal::TimeWait) => Some(
             "The client uses a port again before the server has forgotten its last connection: give it more ports \
-             (net.ipv4.ip_local_port_range), keep connections open, or let the client close first."
-        }
-        () if why.contains("the accept queue was full") => {
+             (net.ipv4.ip_local_port_range), keep connections open, or let the client close first.",
+        ),
+        Reason::Refused(Refusal::AcceptQueue) => Some(
             "The server did not accept in time: see what it did meanwhile, and give its listen() and net.core.somaxconn \
-             a longer queue."
-        }
-        () => return None,
-    })
+             a longer queue.",
+        ),
+        _ => None,
+    }
 }
 
 /// What may be done about a cause.
 fn of_cause(cause: &Kept) -> Option<&'static str> {
-    let by_recorder = cause.by.iter().filter(|by| by.who == RECORDER).map(|by| by.ns).sum::<u64>();
-    let of = |part: &str| cause.what.contains(part);
-    Some(match () {
-        () if by_recorder * 3 > cause.ns => RECORDER_RUNS,
-        () if of("waited for a CPU") => FEWER,
-        () if of("disk I/O") => {
+    let recorder = cause.by.iter().filter(|(who, _)| who.objects().is_some_and(ObjectGroup::is_recorders));
+    if recorder.map(|(_, ns)| ns).sum::<u64>() * 3 > cause.ns {
+        return Some(RECORDER_RUNS);
+    }
+    Some(match cause.delay.kind {
+        DelayKind::CpuWait => FEWER,
+        DelayKind::Disk => {
             "The disk is what is slow: see who else uses it, and compare its queue with its service time."
         }
-        () if of("on the network") => {
+        DelayKind::Network => {
             "Time on the way between machines: see the retransmissions, and what the receiving kernel did."
         }
-        () if of("exits of") => "The hypervisor worked for the guest: see the reasons of its exits.",
-        () if of("lock in") => "A lock was held by others: see who held it, step by step.",
-        () if of("running in") => "It is computing: profile who ran, or give it a faster CPU.",
-        () => return None,
+        DelayKind::Exits => "The hypervisor worked for the guest: see the reasons of its exits.",
+        DelayKind::Other(TimeState::Lock) => "A lock was held by others: see who held it, step by step.",
+        DelayKind::Running => "It is computing: profile who ran, or give it a faster CPU.",
+        DelayKind::Other(_) => return None,
     })
 }

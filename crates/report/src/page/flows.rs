@@ -8,6 +8,7 @@ use xweave_flow::{Exchange, FlowKind, Flows, Join, Levels, Wanted, choice::Choic
 use xweave_trace::Trace;
 
 use super::bounded::{Budget, cut};
+use crate::document::flows::PlaceDocument;
 
 /// What there is at most of each.
 const KINDS: usize = 32;
@@ -59,11 +60,12 @@ pub(super) fn of<'a>(trace: &'a Trace, join: &dyn Fn() -> Join<'a>) -> Found {
     wanted.extend(requests.iter().flat_map(|requests| &requests.flows));
     wanted.extend(levels.chosen(kinds));
     let sample = sample(trace, join, &wanted);
+    let places: Vec<_> = flows.places().iter().map(PlaceDocument::new).collect();
     let document = json!({
         "summary": flows.summary(),
         "typical": flows.typical().map(|flow| flow.id),
         "kinds": cut(flows.kinds(), KINDS, LIST),
-        "places": cut(flows.places(), PLACES, LIST),
+        "places": cut(&places, PLACES, LIST),
         "segments": cut(flows.segments(), SEGMENTS, LIST),
         "sites": cut(flows.sites(), SITES, LIST),
         "distributions": cut(&distributions, KINDS, LIST),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use xweave_flow::Histogram;
-use xweave_model::{Explained, Outcome, Tally};
+use xweave_model::{Delay, Explained, Outcome, Tally};
 
 use super::{
     bounded::{cut, cut_lists},
@@ -46,7 +46,7 @@ impl Default for Levels {
 
 impl Levels {
     /// Adds a transaction, and what kept it for how long.
-    pub(super) fn add(&mut self, transaction: &Explained, kept: &BTreeMap<String, u64>) {
+    pub(super) fn add(&mut self, transaction: &Explained, kept: &BTreeMap<Delay, u64>) {
         let (id, ns) = (transaction.id, transaction.length());
         let bytes = transaction.bytes.map(|bytes| bytes.all());
         self.times.add(transaction.total_ns);

@@ -4,15 +4,15 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 use xweave_model::{
-    Usage,
-    objects::RECORDER,
-    usage::{Figures, Key, Waited, kind},
+    ObjectGroup, Usage, UsageObject,
+    usage::{Figures, Key, Waited},
 };
 
 use super::bounded::cut;
 use crate::{
-    document::machines::{Object, domains},
+    document::machines::{Object, WaitedDocument, domains},
     number,
+    words::objects,
 };
 
 /// What there is at most of each, and in how many bytes.
@@ -27,6 +27,7 @@ pub(super) fn of(usage: &Usage) -> Value {
     let objects: Vec<Object<'_>> = objects.into_iter().map(|(key, of)| Object::new(key, of)).collect();
     let mut waited: Vec<&Waited> = usage.waited.iter().collect();
     waited.sort_by_key(|waited| Reverse(waited.ns));
+    let waited: Vec<_> = waited.into_iter().map(WaitedDocument::new).collect();
     let domains: Vec<_> = domains(usage).collect();
     json!({
         "span_ns": usage.span_ns,
@@ -42,14 +43,20 @@ const TELLING: f64 = 0.05;
 
 /// What recording itself took, a line for each domain where that is much.
 pub(super) fn recorder(usage: &Usage) -> Vec<String> {
-    let own = usage.objects.iter().filter(|(key, _)| key.kind == kind::PROCESS && key.object == RECORDER);
+    let recorder = UsageObject::Process(ObjectGroup::Recorder);
+    let own = usage.objects.iter().filter(|(key, _)| key.object == recorder);
     let told = own.filter_map(|(key, figures)| {
         let cpus = usage.cpus.get(&key.domain).copied().unwrap_or(0).max(1);
         let span = usage.spans.get(&key.domain).copied().unwrap_or(usage.span_ns).max(1);
         let share = figures.time_ns as f64 / (f64::from(cpus) * span as f64);
         let percent = number::percent(share);
-        (share >= TELLING)
-            .then(|| format!("{RECORDER} took {percent} of the CPUs of {}: times include that", key.domain))
+        (share >= TELLING).then(|| {
+            format!(
+                "{} took {percent} of the CPUs of {}: times include that",
+                objects::recorder(),
+                key.domain
+            )
+        })
     });
     told.collect()
 }

@@ -6,6 +6,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use xweave_model::Delay;
+
+use crate::words::causes as words;
 
 /// So many slices at most, of at least so many bits of nanoseconds.
 const SLICES: i64 = 120;
@@ -21,8 +24,8 @@ pub(super) struct OverTime {
     /// More than at first.
     bits: u32,
     slices: BTreeMap<i64, Slice>,
-    /// What causes are called, and their numbers from 1. 0 is all others.
-    names: HashMap<String, usize>,
+    /// What kept transactions, and its number from 1. 0 is all others.
+    names: HashMap<Delay, usize>,
 }
 
 /// The transactions that ended in it.
@@ -35,7 +38,7 @@ struct Slice {
 
 impl OverTime {
     /// Adds a transaction that ended then, and was kept for so long by causes.
-    pub(super) fn add(&mut self, end_ns: i64, causes: &BTreeMap<String, u64>) {
+    pub(super) fn add(&mut self, end_ns: i64, causes: &BTreeMap<Delay, u64>) {
         let mut at = end_ns >> (BITS + self.bits);
         while self.slices_with(at) > SLICES {
             self.bits += 1;
@@ -76,23 +79,25 @@ impl OverTime {
         };
         let each = || (*first..=*last).map(|at| self.slices.get(&at));
         let transactions = each().map(|slice| slice.map_or(0, |slice| slice.transactions));
-        let mut causes: Vec<(Option<&str>, Vec<u64>)> = Vec::new();
+        let mut causes: Vec<(&Delay, Vec<u64>)> = Vec::new();
         let series = |number: usize| -> Vec<u64> {
             each().map(|slice| slice.and_then(|slice| slice.ns.get(&number)).copied().unwrap_or(0)).collect()
         };
-        let mut names: Vec<(&String, &usize)> = self.names.iter().collect();
+        let mut names: Vec<(&Delay, &usize)> = self.names.iter().collect();
         names.sort_unstable_by_key(|(_, number)| **number);
-        causes.extend(names.into_iter().map(|(what, number)| (Some(&**what), series(*number))));
+        causes.extend(names.into_iter().map(|(delay, number)| (delay, series(*number))));
         causes.sort_by_key(|(_, ns)| Reverse(ns.iter().sum::<u64>()));
         let others = causes.split_off(causes.len().min(CAUSES));
         let mut rest = series(0);
         for (_, ns) in &others {
             rest.iter_mut().zip(ns).for_each(|(sum, ns)| *sum += ns);
         }
-        let mut told: Vec<Value> =
-            causes.iter().map(|(what, ns)| json!({ "what": what, "ns": ns })).collect();
+        let told = causes
+            .iter()
+            .map(|(delay, ns)| json!({ "what": words::delay(delay), "kind": delay.kind.name(), "ns": ns }));
+        let mut told: Vec<Value> = told.collect();
         if rest.iter().any(|ns| *ns > 0) {
-            told.push(json!({ "what": null, "others": others.len(), "ns": rest }));
+            told.push(json!({ "what": null, "kind": null, "others": others.len(), "ns": rest }));
         }
         json!({
             "start_ns": first << (BITS + self.bits),
@@ -105,10 +110,18 @@ impl OverTime {
 
 #[cfg(test)]
 mod tests {
+    use xweave_model::{DomainRef, delay::DelayKind};
+
     use super::*;
 
-    fn causes<const N: usize>(of: [(&str, u64); N]) -> BTreeMap<String, u64> {
-        of.map(|(what, ns)| (what.to_owned(), ns)).into()
+    fn causes<const N: usize>(of: [(&str, u64); N]) -> BTreeMap<Delay, u64> {
+        let delay = |domain: &str| Delay {
+            kind: DelayKind::Running,
+            domain: DomainRef::One(domain.to_owned()),
+            whom: None,
+            awaited: None,
+        };
+        of.map(|(domain, ns)| (delay(domain), ns)).into()
     }
 
     #[test]
@@ -117,7 +130,7 @@ mod tests {
         for nth in 0..10_000_u64 {
             // In no order.
             let end = (nth * 7_919 % 10_000).cast_signed() * 1_000_000 - 3_000_000_000;
-            over_time.add(end, &causes([("running in vm1", nth), ("disk I/O of vm1", 5)]));
+            over_time.add(end, &causes([("vm1", nth), ("vm2", 5)]));
             assert!(over_time.slices_with(end >> (BITS + over_time.bits)) <= SLICES);
         }
         let told = over_time.value();
@@ -129,7 +142,7 @@ mod tests {
         );
         assert_eq!(
             (&told["causes"][1]["what"], sum(&told["causes"][1]["ns"])),
-            (&json!("disk I/O of vm1"), 50_000)
+            (&json!("running in vm2"), 50_000)
         );
         assert_eq!(told["causes"].as_array().unwrap().len(), 2);
         let (start, slice) = (told["start_ns"].as_i64().unwrap(), told["slice_ns"].as_i64().unwrap());

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     document::explain::{Summary, Transaction},
-    losses,
+    losses, words,
 };
 
 /// So many kinds of transactions are explained of the trace's own, and so many if some are asked for: each takes a pass over
@@ -157,8 +157,8 @@ fn messages(transaction: &Explained, objects: &Objects) -> Value {
         return Value::Null;
     }
     let called = |object| {
-        let named = objects.named(object);
-        json!([named.domain, named.name])
+        let object = objects.get(object);
+        json!([words::objects::domain(&object.domain), words::objects::object(object)])
     };
     let told = messages.iter().map(|message| {
         json!({

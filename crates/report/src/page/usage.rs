@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 use xweave_model::{
-    Usage,
-    usage::{Key, OverTime, kind},
+    Usage, UsageKind,
+    usage::{Key, OverTime},
 };
 
 use super::bounded::cut;
+use crate::words::objects;
 
 /// So many objects of a sort are told apart in each domain; the others are summed up.
 const OBJECTS: usize = 6;
@@ -28,9 +29,9 @@ pub(super) fn of(usage: &Usage) -> Option<Value> {
                 "domain": domain,
                 "span_ns": span_ns,
                 "cpus": usage.cpus.get(domain),
-                "processes": largest(times, domain, &[kind::PROCESS]),
-                "disks": largest(times, domain, &[kind::USE]),
-                "connections": largest(times, domain, &[kind::SERVICE, kind::PEER]),
+                "processes": largest(times, domain, &[UsageKind::Process]),
+                "disks": largest(times, domain, &[UsageKind::DiskUser]),
+                "connections": largest(times, domain, &[UsageKind::Service, UsageKind::Peer]),
             })
         })
         .collect();
@@ -40,13 +41,15 @@ pub(super) fn of(usage: &Usage) -> Option<Value> {
 }
 
 /// The objects of some kinds that did most, and what the others did together.
-fn largest(times: &OverTime, domain: &str, kinds: &[&str]) -> Vec<Value> {
-    let own = times.series.iter().filter(|(key, _)| key.domain == domain && kinds.contains(&key.kind));
+fn largest(times: &OverTime, domain: &str, kinds: &[UsageKind]) -> Vec<Value> {
+    let own = times.series.iter().filter(|(key, _)| key.domain == domain && kinds.contains(&key.kind()));
     let mut own: Vec<(&Key, &Vec<u64>)> = own.collect();
     own.sort_by_key(|(_, values)| Reverse(values.iter().sum::<u64>()));
     let (told, others) = own.split_at(own.len().min(OBJECTS));
-    let mut told: Vec<Value> =
-        told.iter().map(|(key, values)| json!({ "object": key.object, "values": values })).collect();
+    let mut told: Vec<Value> = told
+        .iter()
+        .map(|(key, values)| json!({ "object": objects::usage(&key.object), "values": values }))
+        .collect();
     let mut rest: Vec<u64> = Vec::new();
     for (_, values) in others {
         rest.resize(values.len(), 0);

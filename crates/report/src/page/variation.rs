@@ -13,7 +13,7 @@ use xweave_vary::{
 };
 
 use super::{bounded::cut_lists, transactions::LIST};
-use crate::variation::said;
+use crate::{document::vary::VariationDocument, variation::said};
 
 /// What there is at most of each.
 const SEGMENTS: usize = 64;
@@ -41,8 +41,7 @@ pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<Found> {
 impl Found {
     /// What the page has of it.
     pub(super) fn document(&self) -> Value {
-        let mut of = self.variation.clone();
-        of.causes.iter_mut().for_each(|cause| cause.offenders.truncate(OFFENDERS));
+        let of = VariationDocument::new(&self.variation, OFFENDERS);
         let mut document =
             cut_lists(&of, &[("segments", SEGMENTS), ("causes", CAUSES), ("settings", CAUSES)], LIST);
         document["transaction"] = json!(self.spec.to_string());

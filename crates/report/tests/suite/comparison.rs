@@ -1,21 +1,19 @@
 //! Two traces side by side, as a terminal of 80 and one of 160 columns shows them.
 
-use xweave_model::{
-    Comparison, Usage,
-    usage::{Figures, Key, kind},
-};
+use xweave_model::{Comparison, Usage, UsageObject, usage::Figures};
 use xweave_report::{
     View,
     comparison::{self, Which},
+    words,
+};
+
+use crate::objects::{
+    disk as disk_named, disk_user, exits, key, process as process_named, qemu, threads, vcpu,
 };
 
 const SECOND: u64 = 1_000_000_000;
 
 const ALL: Which = Which { limit: None, all: true };
-
-fn key(kind: &'static str, domain: &str, object: &str) -> Key {
-    Key { kind, domain: domain.into(), object: object.into() }
-}
 
 /// A run that takes so many tenths of a second, with so many requests to a disk.
 fn usage(tenths: u64, requests: u64) -> Usage {
@@ -31,12 +29,12 @@ fn usage(tenths: u64, requests: u64) -> Usage {
     };
     let process = |time_ns, wait_ns, count| Figures { time_ns, wait_ns, count, ..Figures::default() };
     let objects = [
-        (key(kind::DISK, "host", "disk nvme0n1"), disk),
-        (key(kind::USE, "host", "qemu-system-x86 of vm1 on disk nvme0n1"), disk),
-        (key(kind::PROCESS, "vm1", "reader"), process(SECOND + busy / 8, busy / 4, requests)),
-        (key(kind::PROCESS, "vm1", "sshd"), process(7_000_000, 0, 41)),
-        (key(kind::VCPU, "host", "vCPU 0 of vm1"), process(2 * SECOND, 2 * busy, 3 * requests)),
-        (key(kind::VCPU, "host", "vCPU 1 of vm1"), process(SECOND, SECOND, 900)),
+        (key("host", disk_named("nvme0n1")), disk),
+        (key("host", disk_user(qemu("vm1"), "nvme0n1")), disk),
+        (key("vm1", process_named("reader")), process(SECOND + busy / 8, busy / 4, requests)),
+        (key("vm1", process_named("sshd")), process(7_000_000, 0, 41)),
+        (key("host", vcpu(0, "vm1")), process(2 * SECOND, 2 * busy, 3 * requests)),
+        (key("host", vcpu(1, "vm1")), process(SECOND, SECOND, 900)),
     ];
     let cpus = [("host".to_owned(), 2), ("vm1".to_owned(), 2)].into();
     Usage {
@@ -79,11 +77,11 @@ fn crowded(factor: u64) -> Usage {
     for domain in ["host", "vm1", "vm2", "vm3"] {
         for nth in 1..=10 {
             let ran = Figures { time_ns: factor * factor * nth * 10_000_000, count: 7, ..Figures::default() };
-            all.objects.insert(key(kind::PROCESS, domain, &format!("worker{nth}")), ran);
-            all.objects.insert(key(kind::EXIT, domain, &format!("exits {nth} of {domain}")), ran);
+            all.objects.insert(key(domain, process_named(&format!("worker{nth}"))), ran);
+            all.objects.insert(key(domain, exits(&nth.to_string(), domain)), ran);
             let waited = Figures { wait_ns: ran.time_ns, ..ran };
-            all.objects.insert(key(kind::LOCK, domain, &format!("locks of worker{nth}")), waited);
-            all.objects.insert(key(kind::DISK, domain, &format!("disk vd{nth}")), waited);
+            all.objects.insert(key(domain, UsageObject::Locks(threads(&format!("worker{nth}")))), waited);
+            all.objects.insert(key(domain, disk_named(&format!("vd{nth}"))), waited);
         }
     }
     all
@@ -104,7 +102,13 @@ fn what_changed_most_fits_two_screens_and_the_rest_is_counted() {
         assert!(text.contains("\n… and 156 other objects that changed less: --all lists them\n"), "{text}");
     }
     let all = text(ALL, 160);
-    assert!(compared.objects.iter().all(|object| all.contains(&object.object)), "{all}");
+    assert!(
+        compared
+            .objects
+            .iter()
+            .all(|object| all.contains(&words::objects::usage(&object.key.object).to_string())),
+        "{all}"
+    );
     assert!(!all.contains("…"), "{all}");
     let one = text(Which { limit: Some(1), ..few }, 160);
     assert!(one.contains("worker10") && !one.contains("  worker9 "), "{one}");

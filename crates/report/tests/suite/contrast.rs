@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 use xweave_model::{
-    Contrast,
-    contrast::{By, Cause, Part, Side},
+    Contrast, Delay, DomainRef, ObjectGroup, ObjectKind, Offender, TimeState,
+    contrast::{By, Cause, Part, Share, Side},
+    delay::DelayKind,
+    objects::Reason,
+    parts::Such,
     recorded::LeftOut,
 };
 use xweave_report::{
@@ -12,9 +15,11 @@ use xweave_report::{
     document,
 };
 
-fn side(of: &'static str, chosen: u64, mean_ns: u64) -> Side {
+use crate::objects::{threads, vcpus};
+
+fn side(share: Share, chosen: u64, mean_ns: u64) -> Side {
     Side {
-        of,
+        share,
         transactions: 1_200,
         chosen,
         mean_ns,
@@ -24,44 +29,74 @@ fn side(of: &'static str, chosen: u64, mean_ns: u64) -> Side {
     }
 }
 
-fn cause(what: &str, ns: [u64; 2], error_ns: u64, by: &[(&str, [u64; 2])]) -> Cause {
+fn domain(name: &str) -> DomainRef {
+    DomainRef::One(name.into())
+}
+
+fn vhost() -> ObjectGroup {
+    ObjectGroup::Vhost { guest: "vm2".into() }
+}
+
+fn cause(delay: Delay, ns: [u64; 2], error_ns: u64, by: &[(ObjectGroup, [u64; 2])]) -> Cause {
     let longer = |[a, b]: [u64; 2]| b.cast_signed() - a.cast_signed();
-    let by = by.iter().map(|(who, ns)| By { who: (*who).into(), ns: *ns, difference_ns: longer(*ns) });
+    let by = by.iter().map(|(who, ns)| By {
+        who: Offender::Objects(who.clone()),
+        ns: *ns,
+        difference_ns: longer(*ns),
+    });
     let difference_ns = longer(ns);
     let differs = difference_ns.unsigned_abs() > 2 * error_ns;
-    Cause { what: what.into(), ns, difference_ns, error_ns, differs, by: by.collect() }
+    Cause { delay, ns, difference_ns, error_ns, differs, by: by.collect() }
 }
 
 /// The slow ones were kept from the host's processors.
 fn kept() -> Contrast {
+    let delay = |kind, domain| Delay { kind, domain, whom: None, awaited: None };
     let causes = vec![
         cause(
-            "vCPUs of vm1 waited for a CPU of host",
+            Delay { whom: Some(vcpus("vm1")), ..delay(DelayKind::CpuWait, domain("host")) },
             [180_000, 2_280_000],
             140_000,
-            &[("vCPUs of vm2", [150_000, 1_950_000]), ("vhost of vm2", [30_000, 330_000])],
+            &[(vcpus("vm2"), [150_000, 1_950_000]), (vhost(), [30_000, 330_000])],
         ),
-        cause("running in vm1", [900_000, 1_800_000], 90_000, &[("nginx", [900_000, 1_800_000])]),
-        cause("disk I/O of vm1", [0, 400_000], 260_000, &[("disk vda", [0, 400_000])]),
-        cause("on the network, vm2 → vm1", [120_000, 121_000], 3_000, &[]),
+        cause(
+            delay(DelayKind::Running, domain("vm1")),
+            [900_000, 1_800_000],
+            90_000,
+            &[(threads("nginx"), [900_000, 1_800_000])],
+        ),
+        cause(
+            delay(DelayKind::Disk, domain("vm1")),
+            [0, 400_000],
+            260_000,
+            &[(ObjectGroup::Disk("vda".into()), [0, 400_000])],
+        ),
+        cause(
+            delay(DelayKind::Network, DomainRef::Between("vm2".into(), "vm1".into())),
+            [120_000, 121_000],
+            3_000,
+            &[],
+        ),
     ];
-    let part = |(object, state, why, ns): (&str, &'static str, Option<&str>, [u64; 2])| Part {
-        domain: "host".into(),
-        object: object.into(),
-        kind: "vcpu",
-        state,
-        why: why.map(str::to_owned),
+    let part = |(group, spent, had, ns): (_, _, Option<ObjectGroup>, [u64; 2])| Part {
+        such: Such {
+            domain: domain("host"),
+            group,
+            kind: ObjectKind::Vcpu,
+            spent,
+            reason: had.map(Reason::Had),
+        },
         ns,
         difference_ns: ns[1].cast_signed() - ns[0].cast_signed(),
         transactions: [600, 120],
     };
     let parts = [
-        ("vCPUs of vm1", "preempted", Some("vCPUs of vm2 had the CPU"), [150_000, 1_950_000]),
-        ("nginx", "running", None, [900_000, 1_800_000]),
-        ("vCPUs of vm1", "preempted", Some("vhost of vm2 had the CPU"), [30_000, 330_000]),
+        (vcpus("vm1"), TimeState::Preempted, Some(vcpus("vm2")), [150_000, 1_950_000]),
+        (threads("nginx"), TimeState::Running, None, [900_000, 1_800_000]),
+        (vcpus("vm1"), TimeState::Preempted, Some(vhost()), [30_000, 330_000]),
     ];
     Contrast {
-        sides: [side("the middle half", 600, 1_200_000), side("the slowest tenth", 120, 4_601_000)],
+        sides: [side(Share::MiddleHalf, 600, 1_200_000), side(Share::SlowestTenth, 120, 4_601_000)],
         difference_ns: 3_401_000,
         error_ns: 150_000,
         differs: true,

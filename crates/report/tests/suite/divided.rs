@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use xweave_flow::Join;
 use xweave_model::{Between, Intervals, Outcome, Sizes, Spec, explain, parts::Totals};
-use xweave_report::{View, document::divided, intervals, page::Contents, sizes, transactions};
+use xweave_report::{View, document::divided, intervals, page::Contents, sizes, transactions, words};
 use xweave_trace::{
     Domain, Manifest, Trace, Writer,
     event::{Access, Event, Kind, State},
@@ -180,7 +180,8 @@ fn a_page_has_the_same_and_levels_of_detail_that_count_all() {
         .unwrap()
         .iter()
         .map(|cause| (cause["what"].clone(), sum(&cause["ns"])));
-    let expected = totals.causes().into_iter().map(|cause| (json!(cause.what), cause.ns));
+    let expected =
+        totals.causes().into_iter().map(|cause| (json!(words::causes::delay(&cause.delay)), cause.ns));
     assert_eq!(causes.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
 

@@ -1,6 +1,9 @@
 //! The JSON documents, byte for byte: programs read them.
 
-use crate::made_up;
+use crate::{
+    made_up,
+    objects::{disk, key},
+};
 use std::{
     collections::BTreeMap, os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus,
     time::Duration,
@@ -11,11 +14,7 @@ use xweave_access as access;
 use xweave_aspect::{Diagnostic, Severity};
 use xweave_flow::{Flows, Join, Wanted};
 use xweave_import::import::Imported;
-use xweave_model::{
-    Comparison, Spec, Usage, explain,
-    parts::Totals,
-    usage::{Figures, Key, kind},
-};
+use xweave_model::{Comparison, Spec, Usage, explain, parts::Totals, usage::Figures};
 use xweave_report::document::{
     self, check, compare, doctor, explain as explained, flows, fmt, import, lab, record, sites,
 };
@@ -318,14 +317,14 @@ fn flows() {
            "unmatched":0,"dropped":0,"no_end":0},"elsewhere":[],"dropped":[],"carriers":[{"carrier":"virtqueue","crossings":2,"told":0,"unmatched_xin":0,
            "unmatched_xout":0,"strangers":0,"superseded":0,"refused":0,"contradicted":0,"negative_gaps":0}],"found":[]}"#,
         r#""kinds":[{"name":"virtio_tx, vm1 → vm2","flows":1,"complete":1,"p50_ns":640000,"p99_ns":640000,"max_ns":640000}]"#,
-        r#""places":[{"kind":"virtio_tx, vm1 → vm2","domain":"vm1","place":"stack and driver","flows":1,
+        r#""places":[{"kind":"virtio_tx, vm1 → vm2","domain":"vm1","place":"stack and driver","place_kind":"stack_and_driver","flows":1,
            "p50_ns":131900,"p99_ns":131900,"max_ns":131900,"share":0.20609375,"taker":null}"#,
         r#""segments":[{"kind":"virtio_tx, vm1 → vm2","from":"vm1:__alloc_skb","to":"vm1:tcp_sendmsg_locked","count":1,"min_ns":3400,
            "p50_ns":3400,"p99_ns":3400,"max_ns":3400,"main":true}"#,
         r#""sites":[{"site":1,"domain":"vm1","aspect":"virtio-net","advice":"","function":"__alloc_skb",
            "module":null,"action":"start","xflow":"virtio_tx","carrier":null,"records":1,"dropped":0,
            "missed":0,"table_full":0,"overwritten":0}"#,
-        r#""flows":[{"id":144115188075855873,"name":"virtio_tx","frame":null,"parents":[],"start_ns":1000000000,
+        r#""flows":[{"id":144115188075855873,"name":"virtio_tx","kind":"virtio_tx, vm1 → vm2","frame":null,"parents":[],"start_ns":1000000000,
            "end_ns":1000640000,"complete":true,"incomplete":null,"dropped":null,"drops":0,"lost":0,
            "crossings":2,"copies":1,"locals":[144115188075855873,72057594037927937,216172782113783809],"hops":[{"t_ns":1000000000,
            "domain":"vm1","function":"__alloc_skb","offset":0,"module":null,"file":"net/core/skbuff.c",
@@ -359,7 +358,7 @@ fn flows_one_by_one_are_the_same_document() {
 #[test]
 fn compare() {
     let usage = |seconds: u64| {
-        let key = Key { kind: kind::DISK, domain: "vm1".into(), object: "disk 254:0".into() };
+        let key = key("vm1", disk("254:0"));
         let time_ns = seconds * 1_000_000_000;
         let figures = Figures { time_ns, device_ns: time_ns, count: 5, bytes: 4096, ..Figures::default() };
         Usage { objects: [(key, figures)].into(), span_ns: time_ns, ..Usage::default() }
@@ -421,21 +420,21 @@ fn explain_is_written_as_it_goes() {
     let head = r#"{"schema":2,"transaction":"between:ask..answered","transactions":["#;
     let transaction = |id: u64, start_ns: u64| {
         let parts = joined(
-            r#"{"count":1,"domain":"vm1","kind":"thread","ns":16000,"object":"client/7","state":"ready",
+            r#"{"count":1,"domain":"vm1","kind":"thread","ns":16000,"object":"client/7","reason":"cpu_taken","role":"program","state":"ready",
                "why":"hog/9 had the CPU"},
-               {"count":2,"domain":"vm1","kind":"thread","ns":9000,"object":"client/7","state":"running","why":null}"#,
+               {"count":2,"domain":"vm1","kind":"thread","ns":9000,"object":"client/7","role":"program","state":"running","why":null}"#,
         );
         let head = format!(r#"{{"domain":"vm1","id":{id},"name":"ask .. answered","parts":[{parts}]"#);
         (format!(r#"{head},"start_ns":{start_ns}"#), r#""total_ns":25000}"#)
     };
     let summary = joined(
-        r#"{"accesses":0,"causes":[{"by":[{"ns":32000,"who":"hog"}],"ns":32000,"transactions":2,"what":"client waited for a CPU of vm1"},
-           {"by":[{"ns":18000,"who":"client"}],"ns":18000,"transactions":2,"what":"running in vm1"}],
+        r#"{"accesses":0,"causes":[{"by":[{"ns":32000,"role":"program","who":"hog"}],"kind":"cpu_wait","ns":32000,"transactions":2,"what":"client waited for a CPU of vm1"},
+           {"by":[{"ns":18000,"role":"program","who":"client"}],"kind":"running","ns":18000,"transactions":2,"what":"running in vm1"}],
            "damaged":[],"events":11,"incomplete_flows":false,"incomplete_ios":0,"late":[],"losses":[],"lost":0,
            "max_ns":25000,"outside":[],"p50_ns":25000,
            "p99_ns":25000,"parts":[{"domain":"vm1","kind":"thread","ns":32000,"object":"client",
-           "state":"ready","transactions":2,"why":"hog had the CPU"},{"domain":"vm1","kind":"thread",
-           "ns":18000,"object":"client","state":"running","transactions":2,"why":null}],"total_ns":50000,
+           "reason":"cpu_taken","role":"program","state":"ready","transactions":2,"why":"hog had the CPU"},{"domain":"vm1","kind":"thread",
+           "ns":18000,"object":"client","role":"program","state":"running","transactions":2,"why":null}],"total_ns":50000,
            "transactions":2,"unanswered":0,"uncertain":0,"unwritten":0},"sizes":[]}"#,
     );
     let summary = format!(r#"],"summary":{summary}"#);

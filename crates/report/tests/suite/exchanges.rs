@@ -27,7 +27,10 @@ fn exchange(client: (&str, &str), server: (&str, &str), parts: &[(&str, i64)]) -
         complete: true,
         request: Side { bytes: 30, flows: vec![0xa1] },
         answer: Side { bytes: 4_096, flows: vec![0xa2, 0xa3] },
-        parts: parts.iter().map(|(name, ns)| Part { name: (*name).into(), ns: *ns }).collect(),
+        parts: parts
+            .iter()
+            .map(|(name, ns)| Part { name: (*name).into(), domain: None, crosses: false, ns: *ns })
+            .collect(),
         way: Vec::new(),
         answered_by: 0,
         threads: Threads::default(),

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use xweave_model::{
-    Usage,
-    objects::RECORDER,
-    usage::{Figures, Key, Waited, kind},
+    Interrupt, ObjectGroup, Usage, UsageObject,
+    usage::{Figures, Waited},
 };
 use xweave_report::{View, machines};
+
+use crate::objects::{disk, disk_user, exits, key, process, qemu, threads, vcpu, vcpus};
 
 const MS: u64 = 1_000_000;
 
@@ -20,39 +21,36 @@ fn usage() -> Usage {
     usage.busy =
         BTreeMap::from([("host".into(), busy(&[(0, 1960), (1, 944)])), ("vm1".into(), busy(&[(0, 500)]))]);
     let mut add =
-        |kind, domain: &str, object: &str, [time, count, bytes, written, wait, device]: [u64; 6]| {
-            let key = Key { kind, domain: domain.into(), object: object.into() };
+        |domain: &str, object: UsageObject, [time, count, bytes, written, wait, device]: [u64; 6]| {
             let (time_ns, wait_ns, device_ns) = (time * MS, wait * MS, device * MS);
             let figures = Figures { time_ns, count, bytes, written, wait_ns, device_ns, distance: 0 };
-            usage.objects.insert(key, figures);
+            usage.objects.insert(key(domain, object), figures);
         };
-    add(kind::PROCESS, "host", "vCPUs of vm1", [900, 400, 0, 0, 1200, 0]);
-    add(kind::PROCESS, "host", "vCPUs of web1", [1800, 300, 0, 0, 100, 0]);
-    add(kind::PROCESS, "host", "bash", [4, 3, 0, 0, 1, 0]);
-    add(kind::PROCESS, "host", RECORDER, [200, 9, 0, 0, 300, 0]);
-    add(kind::VCPU, "host", "vCPU 0 of vm1", [800, 1512, 0, 0, 150, 0]);
-    add(kind::VCPU, "host", "vCPU 0 of web1", [1700, 70, 0, 0, 20, 0]);
-    add(kind::VCPU, "host", "vCPU 1 of web1", [50, 7, 0, 0, 900, 0]);
-    add(kind::EXIT, "host", "exits io of vm1", [60, 1400, 0, 0, 0, 0]);
-    add(kind::EXIT, "host", "exits hlt of vm1", [10, 112, 0, 0, 0, 0]);
-    add(kind::DISK, "host", "disk nvme0n1", [400, 100, 6 << 20, 4 << 20, 50, 900]);
-    add(kind::USE, "host", "qemu-system-x86 of vm1 on disk nvme0n1", [300, 80, 5 << 20, 4 << 20, 0, 0]);
-    add(kind::USE, "host", "bash on disk nvme0n1", [100, 20, 1 << 20, 0, 0, 0]);
-    add(kind::SERVICE, "host", RECORDER, [0, 12, 418, 0, 0, 0]);
-    add(kind::SERVICE, "host", "service at :80", [0, 40, 9000, 0, 0, 0]);
-    add(kind::LOCK, "host", &format!("locks of {RECORDER}"), [16_000, 850, 0, 0, 16_000, 0]);
-    add(kind::INTERRUPT, "host", "timer interrupt", [5, 800, 0, 0, 0, 0]);
-    add(kind::PROCESS, "vm1", "postgres", [500, 90, 0, 0, 30, 0]);
-    add(kind::PEER, "vm1", "peer at :5432", [0, 20, 4096, 0, 70, 0]);
-    let waited = |domain: &str, object: &str, by: &str, ms: u64| {
-        let [domain, object, by] = [domain, object, by].map(str::to_owned);
-        Waited { domain, object, by, ns: ms * MS }
-    };
+    let recorder = || ObjectGroup::Recorder;
+    add("host", UsageObject::Process(vcpus("vm1")), [900, 400, 0, 0, 1200, 0]);
+    add("host", UsageObject::Process(vcpus("web1")), [1800, 300, 0, 0, 100, 0]);
+    add("host", process("bash"), [4, 3, 0, 0, 1, 0]);
+    add("host", UsageObject::Process(recorder()), [200, 9, 0, 0, 300, 0]);
+    add("host", vcpu(0, "vm1"), [800, 1512, 0, 0, 150, 0]);
+    add("host", vcpu(0, "web1"), [1700, 70, 0, 0, 20, 0]);
+    add("host", vcpu(1, "web1"), [50, 7, 0, 0, 900, 0]);
+    add("host", exits("io", "vm1"), [60, 1400, 0, 0, 0, 0]);
+    add("host", exits("hlt", "vm1"), [10, 112, 0, 0, 0, 0]);
+    add("host", disk("nvme0n1"), [400, 100, 6 << 20, 4 << 20, 50, 900]);
+    add("host", disk_user(qemu("vm1"), "nvme0n1"), [300, 80, 5 << 20, 4 << 20, 0, 0]);
+    add("host", disk_user(threads("bash"), "nvme0n1"), [100, 20, 1 << 20, 0, 0, 0]);
+    add("host", UsageObject::Service(None), [0, 12, 418, 0, 0, 0]);
+    add("host", UsageObject::Service(Some(80)), [0, 40, 9000, 0, 0, 0]);
+    add("host", UsageObject::Locks(recorder()), [16_000, 850, 0, 0, 16_000, 0]);
+    add("host", UsageObject::Interrupt(Interrupt::Timer), [5, 800, 0, 0, 0, 0]);
+    add("vm1", process("postgres"), [500, 90, 0, 0, 30, 0]);
+    add("vm1", UsageObject::Peer(Some(5432)), [0, 20, 4096, 0, 70, 0]);
+    let waited = |who, by, ms: u64| Waited { domain: "host".into(), who, by, ns: ms * MS };
     usage.waited = vec![
-        waited("host", "vCPUs of vm1", "vCPUs of web1", 1000),
-        waited("host", "vCPUs of vm1", RECORDER, 150),
-        waited("host", "vCPUs of vm1", "bash", 1),
-        waited("host", "vCPUs of web1", "vCPUs of vm1", 90),
+        waited(vcpus("vm1"), vcpus("web1"), 1000),
+        waited(vcpus("vm1"), recorder(), 150),
+        waited(vcpus("vm1"), threads("bash"), 1),
+        waited(vcpus("web1"), vcpus("vm1"), 90),
     ];
     usage
 }
@@ -131,19 +129,18 @@ fn where_nothing_waits_it_says_so() {
 #[test]
 fn who_writes_to_which_disk_is_answered_before_the_tables() {
     let mut usage = usage();
-    let mut add = |kind, domain: &str, object: &str, bytes: u64, written: u64| {
-        let key = Key { kind, domain: domain.into(), object: object.into() };
+    let mut add = |object: UsageObject, bytes: u64, written: u64| {
         let figures = Figures { count: 9, time_ns: MS, bytes, written, ..Figures::default() };
-        usage.objects.insert(key, figures);
+        usage.objects.insert(key("vm1", object), figures);
     };
-    add(kind::DISK, "vm1", "disk vda", 12 << 20, 10 << 20);
+    add(disk("vda"), 12 << 20, 10 << 20);
     for (name, mib) in [("postgres", 8), ("jbd2", 1), ("kworker", 1)] {
-        add(kind::USE, "vm1", &format!("{name} on disk vda"), (mib + 1) << 20, mib << 20);
+        add(disk_user(threads(name), "vda"), (mib + 1) << 20, mib << 20);
     }
     // Another one's that ends alike.
-    add(kind::USE, "vm1", "sh on disk dm-vda", 99 << 20, 99 << 20);
-    add(kind::DISK, "vm1", "disk vdb", 1 << 20, 0);
-    add(kind::USE, "vm1", "cat on disk vdb", 1 << 20, 0);
+    add(disk_user(threads("sh"), "dm-vda"), 99 << 20, 99 << 20);
+    add(disk("vdb"), 1 << 20, 0);
+    add(disk_user(threads("cat"), "vdb"), 1 << 20, 0);
     let head = |width| {
         let text = machines::text(&usage, &["host", "vm1"], View { width, color: false });
         let lines = text.lines().skip(if width < 100 { 3 } else { 2 });
@@ -159,7 +156,7 @@ fn who_writes_to_which_disk_is_answered_before_the_tables() {
     );
     assert_eq!(head(80), head(160));
     for nth in 0..9 {
-        let key = Key { kind: kind::DISK, domain: "vm1".into(), object: format!("disk sd{nth}") };
+        let key = key("vm1", disk(&format!("sd{nth}")));
         usage.objects.insert(key, Figures { bytes: 5, written: 5, ..Figures::default() });
     }
     let text = machines::text(&usage, &["host", "vm1"], View { width: 80, color: false });

@@ -12,6 +12,7 @@ mod look;
 mod machines;
 mod made_up;
 mod merge;
+mod objects;
 mod page;
 mod records;
 mod snapshot;

@@ -1,13 +1,24 @@
 //! What `xweave vary` looks like in a narrow terminal and where there is room, text by text: `tests/look/`.
 
-use crate::snapshot::{assert_looks, views};
-use xweave_model::Outcome;
-use xweave_report::{View, variation};
+use std::sync::Arc;
+
+use xweave_flow::{
+    FlowPlace, WayPlace,
+    flow_place::{Carrier, Station},
+    legs::{ExchangeSide, WayPoint},
+};
+use xweave_model::{DomainRef, Offender, Outcome, Stretch};
+use xweave_report::{View, variation, words};
 use xweave_vary::{
-    Variation,
-    cause::{Kind, Remedied},
-    settings::{Setting, What},
-    variation::{By, Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
+    Cause, Variation,
+    cause::{Kind, Remedied, Whom},
+    settings::{Setting, Stand, What},
+    variation::{By, Evidence, Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
+};
+
+use crate::{
+    objects::{threads, vcpus},
+    snapshot::{assert_looks, views},
 };
 
 fn shares(of_variance: f64, of_tail: f64) -> Shares {
@@ -20,48 +31,65 @@ fn shares(of_variance: f64, of_tail: f64) -> Shares {
     }
 }
 
-fn segment(name: &str, p50_ns: u64, of_variance: f64) -> Segment {
+fn at(point: WayPoint) -> Stretch {
+    Stretch::Way(Arc::new(WayPlace { made: None, point }))
+}
+
+fn asked(place: FlowPlace) -> Stretch {
+    at(WayPoint::Flow { side: Some(ExchangeSide::Request), place })
+}
+
+fn station(domain: &str, station: Station) -> Stretch {
+    asked(FlowPlace::In { domain: domain.into(), station })
+}
+
+fn ring() -> Stretch {
+    asked(FlowPlace::Carrier { carrier: Carrier::Ring, from: "host".into(), to: "vm1".into() })
+}
+
+fn segment(stretch: Stretch, p50_ns: u64, of_variance: f64) -> Segment {
     let if_steady = Times { p50_ns: 400_000, p99_ns: 900_000, deviation_ns: 100_000 };
     Segment {
-        name: name.into(),
-        p50_ns,
-        p99_ns: 10 * p50_ns,
-        shares: shares(of_variance, of_variance * 0.9),
-        if_steady,
-        others: name.contains("socket").then_some(Others {
+        others: stretch.is_servers_socket().then_some(Others {
             p50: 0,
             p99: 7,
             max: 11,
             mean_in_tail: 5.25,
             mean_typically: 0.1,
         }),
+        stretch,
+        p50_ns,
+        p99_ns: 10 * p50_ns,
+        shares: shares(of_variance, of_variance * 0.9),
+        if_steady,
         spent_ns: [("running", p50_ns), ("preempted", 3 * p50_ns), ("exit", 0)].into(),
     }
 }
 
-fn found(kind: Kind, cause: &str, by: &[(&str, u64)], of_variance: f64) -> Found {
-    let offenders: Vec<By> = by.iter().map(|(who, ns)| By { who: (*who).into(), ns: *ns }).collect();
+fn found(kind: Kind, whom: Whom, by: &[(&str, u64)], of_variance: f64) -> Found {
+    let offender = |(who, ns): &(&str, u64)| By { who: Offender::Objects(threads(who)), ns: *ns };
+    let cause = Cause { kind, whom };
     Found {
-        kind,
-        cause: cause.into(),
-        by: offenders.first().map(|by| by.who.clone()),
-        offenders,
+        remedy: cause.remedy(None, false),
+        cause,
+        offenders: by.iter().map(offender).collect(),
         requests: 812,
         ns: 930_000_000,
-        segment: Some("request, ring host→vm1".into()),
+        segment: Some(ring()),
         shares: shares(of_variance, of_variance * 0.9),
         named: of_variance > 0.1,
         evidence: vec![
-            "930 ms in 812 of 1200 requests".into(),
-            "3.10 ms in each of the slowest 12, 20 µs in typical ones".into(),
+            Evidence::Total { ns: 930_000_000, requests: 812, of: 1200 },
+            Evidence::Tail { slowest: 12, mean_in_tail_ns: 3_100_000, mean_typically_ns: 20_000 },
         ],
-        remedy: (kind != Kind::Running).then(|| "let KVM poll before it halts a vCPU".into()),
         gain: Gain { remedied: Remedied::Steady, p50_ns: 20_000, p99_ns: 3_100_000 },
         example: 17,
     }
 }
 
 fn varied() -> Variation {
+    let vm1 = || Whom::Group(vcpus("vm1"));
+    let server = || Whom::GroupIn(threads("sipserver"), DomainRef::One("vm1".into()));
     Variation {
         requests: 1_320,
         kept: 1_320,
@@ -70,37 +98,31 @@ fn varied() -> Variation {
         steady: false,
         spikes: Spikes { spikes: 3, requests: 41, share_of_variance: 0.62 },
         segments: vec![
-            segment("request, stack of host", 20_000, 0.004),
-            segment("request, ring host→vm1", 40_000, 0.71),
-            segment("request, socket of vm1", 30_000, 0.2),
-            segment("server in vm1", 300_000, 0.08),
+            segment(station("host", Station::Stack), 20_000, 0.004),
+            segment(ring(), 40_000, 0.71),
+            segment(station("vm1", Station::Socket { reader: None }), 30_000, 0.2),
+            segment(at(WayPoint::Server { domain: "vm1".into() }), 300_000, 0.08),
         ],
         causes: vec![
-            found(Kind::VcpuHalted, "vCPUs of vm1 were halted, and had to be woken", &[], 0.68),
-            found(Kind::RunQueue, "sipserver in vm1 waited for a CPU", &[("cron", 3), ("sshd", 1)], 0.14),
-            found(Kind::Running, "sipserver in vm1 ran", &[], 0.05),
-            found(Kind::VcpuExits, "vCPUs of vm1 were out of the guest", &[], 0.001),
+            found(Kind::VcpuHalted, vm1(), &[], 0.68),
+            found(Kind::RunQueue, server(), &[("cron", 3), ("sshd", 1)], 0.14),
+            found(Kind::Running, server(), &[], 0.05),
+            found(Kind::VcpuExits, vm1(), &[], 0.001),
         ],
         settings: vec![
             Setting {
                 what: What::HaltPolling,
                 domain: "host".into(),
-                setting: "halt_poll_ns of KVM".into(),
-                now: "0".into(),
+                now: Stand::HaltPolling { now_ns: 0, try_ns: 200_000 },
                 ns: 930_000_000,
                 requests: 812,
-                remedy:
-                    "let KVM poll for longer before it halts a vCPU: xweave vary --try halt_poll_ns=0,200000"
-                        .into(),
             },
             Setting {
                 what: What::Queues,
                 domain: "vm1".into(),
-                setting: "queues of network devices".into(),
-                now: "1 for 4 CPUs".into(),
+                now: Stand::OneQueue { cpus: 4 },
                 ns: 41_000_000,
                 requests: 17,
-                remedy: "give its network device more (ethtool -L DEVICE combined N)".into(),
             },
         ],
         outcome: Outcome::default(),
@@ -123,9 +145,9 @@ fn all(of: &Variation, view: View) -> String {
 fn of_all_segments_it_is_told_what_their_time_was_spent_on() {
     let of = varied();
     let text = variation::segments(&of, true, View { width: 120, color: false });
-    let first = &of.segments[0];
+    let first = words::places::stretch(&of.segments[0].stretch).to_string();
     let told = text.split_once("Spent on").unwrap().1.lines().nth(1).unwrap();
-    assert!(told.starts_with(&first.name) && told.ends_with("preempted 75 %, running 25 %"), "{text}");
+    assert!(told.starts_with(&first) && told.ends_with("preempted 75 %, running 25 %"), "{text}");
 }
 
 #[test]

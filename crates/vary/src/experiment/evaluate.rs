@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use xweave_model::Delay;
 use xweave_wire::knob::{Knob, Pinning, ranges};
 
 use super::{
@@ -53,8 +54,8 @@ pub struct Effect {
     pub p99: Change,
     /// Of the mean.
     pub mean: Change,
-    /// Of the time for which causes kept a transaction, at the mean: the largest changes first.
-    pub causes: Vec<(String, Change)>,
+    /// Of the time for which transactions were kept, at the mean: the largest changes first.
+    pub causes: Vec<(Delay, Change)>,
     /// Of how many CPUs were busy, by domain.
     pub cpus: Vec<(String, Change)>,
     /// What events show of the settings themselves.
@@ -139,29 +140,36 @@ impl Effect {
     fn of(setting: usize, pairs: &[Pair<'_>], experiment: &Experiment) -> Option<Self> {
         let ns = |figure: fn(&Measured) -> u64| Change::of(pairs, |measured| figure(measured) as f64);
         let (p50, p99, mean) = (ns(|m| m.p50_ns)?, ns(|m| m.p99_ns)?, ns(|m| m.mean_ns)?);
-        let names = |of: fn(&Measured) -> Vec<&String>| -> BTreeSet<&String> {
-            pairs.iter().flat_map(|(first, other)| of(first).into_iter().chain(of(other))).collect()
-        };
-        let each =
-            |names: BTreeSet<&String>, figure: &dyn Fn(&Measured, &str) -> f64| -> Vec<(String, Change)> {
-                let change = |name: &String| Some((name.clone(), Change::of(pairs, |m| figure(m, name))?));
-                names.into_iter().filter_map(change).collect()
-            };
-        let mut causes = each(names(|m| m.causes.keys().collect()), &|measured, cause| {
-            measured.causes.get(cause).copied().unwrap_or(0) as f64 / measured.requests.max(1) as f64
-        });
+        let mut causes = each(
+            pairs,
+            |measured| &measured.causes,
+            |measured, ns| ns.copied().unwrap_or(0) as f64 / measured.requests.max(1) as f64,
+        );
         causes.retain(|(_, change)| change.first.max(change.other) >= SMALL * mean.first.max(mean.other));
         causes.sort_by(|(_, one), (_, other)| {
             other.difference.estimate.abs().total_cmp(&one.difference.estimate.abs())
         });
         causes.truncate(LISTED);
-        let mut cpus = each(names(|m| m.cpus.keys().collect()), &|measured, domain| {
-            measured.cpus.get(domain).copied().unwrap_or(0.0)
-        });
+        let mut cpus = each(pairs, |measured| &measured.cpus, |_, busy| busy.copied().unwrap_or(0.0));
         cpus.truncate(LISTED);
         let observed = observed(setting, pairs, experiment);
         Some(Self { setting, rounds: pairs.len(), p50, p99, mean, causes, cpus, observed })
     }
+}
+
+/// The changes of all that one of the blocks has a figure of, in the order of what that is.
+fn each<K: Ord + Clone, V>(
+    pairs: &[Pair<'_>],
+    of: fn(&Measured) -> &BTreeMap<K, V>,
+    figure: fn(&Measured, Option<&V>) -> f64,
+) -> Vec<(K, Change)> {
+    let names: BTreeSet<&K> =
+        pairs.iter().flat_map(|(first, other)| of(first).keys().chain(of(other).keys())).collect();
+    let change = |name: &K| {
+        let change = Change::of(pairs, |measured| figure(measured, of(measured).get(name)))?;
+        Some((name.clone(), change))
+    };
+    names.into_iter().filter_map(change).collect()
 }
 
 impl Change {

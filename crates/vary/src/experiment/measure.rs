@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use xweave_model::{Spec, Tally, Usage, explain, vcpu::exit_reason};
+use xweave_model::{Delay, Spec, Tally, Usage, explain, vcpu::exit_reason};
 use xweave_trace::{
     Domain, Trace,
     event::{Event, Kind},
@@ -20,8 +20,8 @@ pub struct Measured {
     pub p99_ns: u64,
     /// Their mean, in nanoseconds.
     pub mean_ns: u64,
-    /// How long each cause kept them, all together, in nanoseconds: as `explain` calls them.
-    pub causes: BTreeMap<String, u64>,
+    /// How long they were kept in each way, all together, in nanoseconds.
+    pub causes: BTreeMap<Delay, u64>,
     /// How many CPUs were busy with threads, at the mean, by domain.
     pub cpus: BTreeMap<String, f64>,
     /// What the virtual machines' vCPUs did, by the number of the domain that runs them and their processes.
@@ -87,7 +87,7 @@ pub fn measure(trace: &Trace, spec: &Spec) -> Measured {
         p50_ns: totals.quantile(0.5).unwrap_or(0),
         p99_ns: totals.quantile(0.99).unwrap_or(0),
         mean_ns: totals.ns() / requests.max(1),
-        causes: totals.causes().into_iter().map(|kept| (kept.what, kept.ns)).collect(),
+        causes: totals.causes().into_iter().map(|kept| (kept.delay, kept.ns)).collect(),
         cpus: usage.busy.iter().filter_map(busy).collect(),
         vms: vcpus(trace),
         guests: trace.manifest().domains.iter().filter_map(guest).collect(),

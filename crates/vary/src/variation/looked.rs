@@ -1,22 +1,23 @@
 //! The requests that are looked at: whose time it was, in which segment, for which cause.
 
-use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, ops::Range};
 
-use xweave_flow::legs::is_servers_socket;
-use xweave_model::{Power, format::span, parts::Who};
+use xweave_flow::{WayPlace, legs::WayPoint};
+use xweave_model::{Offender, Power, Stretch};
 
-use super::{By, Found, Gain, Others, Segment, Shares, whole};
+use super::{By, Evidence, Found, Gain, Others, Segment, Shares, whole};
 use crate::{
     bootstrap::bounds,
-    cause::{Cause, Kind, Remedied, power},
+    cause::{Cause, Kind, Remedied, Whom, power},
     counterfactual::without,
     queue::{Part, Queue},
     requests::{Request, Requests},
     shares::{Ranks, Spread, shares},
 };
 
-/// So many idle states, or frequencies, are told of a cause.
+/// So many idle states, or frequencies, are told of a cause, and so many who did it.
 const POWERS: usize = 3;
+const OFFENDERS: usize = 3;
 
 /// The requests that are looked at.
 pub(super) struct Looked<'r> {
@@ -25,14 +26,14 @@ pub(super) struct Looked<'r> {
     pub(super) times: &'r [f64],
     pub(super) spread: Spread,
     ranks: Ranks,
-    /// The names of all segments, in turn.
-    segments: Vec<Arc<str>>,
+    /// All segments, in turn.
+    segments: Vec<Stretch>,
     /// Of each dimension, its segment's place in these.
     segment_of: Vec<usize>,
     /// What kept them: each cause once.
     causes: Vec<Cause>,
     /// Of each dimension, its cause's place in these, and who did it.
-    cause_of: Vec<(usize, Option<Who>)>,
+    cause_of: Vec<(usize, Option<Offender>)>,
     /// The same of what it took longer at a low frequency, and which share of it that is.
     slowed: Vec<Option<(usize, f64)>>,
     waits: Option<Waits>,
@@ -57,7 +58,7 @@ struct Waits {
 struct Amount<'r> {
     segment: usize,
     cause: usize,
-    by: Option<&'r Who>,
+    by: Option<&'r Offender>,
     power: Option<Power>,
     ns: f64,
     /// While the request waited in the queue for others to be served.
@@ -67,7 +68,7 @@ struct Amount<'r> {
 /// Of a cause: who did it, and in which segments it was, in nanoseconds.
 #[derive(Clone, Default)]
 struct Told<'r> {
-    by: BTreeMap<&'r Who, f64>,
+    by: BTreeMap<&'r Offender, f64>,
     segments: BTreeMap<usize, f64>,
     /// Of each request that had any: how long what its CPU saved power with took.
     power: BTreeMap<Power, BTreeMap<usize, f64>>,
@@ -81,7 +82,7 @@ impl<'r> Looked<'r> {
         background: bool,
     ) -> Self {
         let segments = requests.segments();
-        let place = |name: &Arc<str>| segments.iter().position(|segment| segment == name).unwrap_or(0);
+        let place = |of: &Stretch| segments.iter().position(|segment| segment == of).unwrap_or(0);
         let segment_of: Vec<_> = requests.dimensions().iter().map(|of| place(&of.segment)).collect();
         let mut causes: Vec<Cause> = Vec::new();
         let mut numbered = |cause: Cause| {
@@ -116,15 +117,15 @@ impl<'r> Looked<'r> {
             && let Some(less) = waits.queue.by_batches(&waits.waits)
         {
             waits.batches = Some((looked.causes.len(), less));
-            looked.causes.push(Cause { kind: Kind::BatchArrival, whom: String::new() });
+            looked.causes.push(Cause { kind: Kind::BatchArrival, whom: Whom::Requests });
         }
         looked
     }
 
     /// The socket in which they were longest, if there is one and a server behind it.
     fn find_waits(&self) -> Option<Waits> {
-        let server = self.segments.iter().position(|name| name.starts_with("server in"))?;
-        let socket = self.segments[..server].iter().rposition(|name| is_servers_socket(name))?;
+        let server = self.segments.iter().position(is_server)?;
+        let socket = self.segments[..server].iter().rposition(Stretch::is_servers_socket)?;
         let columns = self.requests.columns(self.all, 3, |number| {
             let segment = self.segment_of[number as usize];
             match segment {
@@ -181,15 +182,15 @@ impl<'r> Looked<'r> {
         let bounds = bounds(self.times, &columns);
         let shares = shares.into_iter().zip(bounds).map(|(share, bounds)| Shares::new(share, bounds));
         let times = self.segments.iter().zip(&columns);
-        let all = times.zip(shares).zip(self.spent()).map(|(((name, column), shares), spent_ns)| {
+        let all = times.zip(shares).zip(self.spent()).map(|(((stretch, column), shares), spent_ns)| {
             let Spread { p50, p99, .. } = Spread::of(column);
             Segment {
-                name: name.to_string(),
+                stretch: stretch.clone(),
                 p50_ns: whole(p50),
                 p99_ns: whole(p99),
                 shares,
                 if_steady: Spread::of(&without(self.times, column, Remedied::Steady)).into(),
-                others: self.requests.others(self.all, name).map(|others| self.crowd(&others)),
+                others: self.requests.others(self.all, stretch).map(|others| self.crowd(&others)),
                 spent_ns,
             }
         });
@@ -262,24 +263,21 @@ impl<'r> Looked<'r> {
         steady: bool,
     ) -> Found {
         let cause = &self.causes[which];
-        let mut most: Vec<(&Who, u64)> = by.into_iter().map(|(who, ns)| (who, whole(ns))).collect();
-        most.sort_by_key(|(_, ns)| Reverse(*ns));
-        let offenders: Vec<By> = most.iter().map(|(who, ns)| By { who: who.name.clone(), ns: *ns }).collect();
+        let mut offenders: Vec<By> =
+            by.into_iter().map(|(who, ns)| By { who: who.clone(), ns: whole(ns) }).collect();
+        offenders.sort_by_key(|by| Reverse(by.ns));
         let segment = segments
             .into_iter()
             .max_by(|one, other| one.1.total_cmp(&other.1))
-            .map(|(at, _)| self.segments[at].to_string());
-        let first = offenders.first().map(|by| by.who.clone());
+            .map(|(at, _)| self.segments[at].clone());
         let (before, after) = (self.spread, Spread::of(&self.without(which, column)));
         let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
         let example =
             self.ranks.tail.iter().copied().max_by(|one, other| column[*one].total_cmp(&column[*other]));
         let ns = column.iter().copied().fold(0, |sum: u64, ns| sum.saturating_add(whole(ns)));
         Found {
-            kind: cause.kind,
-            cause: cause.words(),
-            remedy: cause.remedy(most.first().map(|(who, _)| &who.is), self.background),
-            by: first,
+            cause: cause.clone(),
+            remedy: cause.remedy(offenders.first().map(|by| &by.who), self.background),
             requests: column.iter().filter(|ns| **ns > 0.0).count() as u64,
             ns,
             segment,
@@ -324,42 +322,45 @@ impl<'r> Looked<'r> {
     }
 }
 
-/// What speaks for a cause, in words.
-fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &[By]) -> Vec<String> {
+/// Whether a server has read the request there, and not answered: not one that was asked for it by the server.
+fn is_server(segment: &Stretch) -> bool {
+    let Stretch::Way(place) = segment else { return false };
+    matches!(**place, WayPlace { made: None, point: WayPoint::Server { .. } })
+}
+
+/// What speaks for a cause.
+fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &[By]) -> Vec<Evidence> {
     let [in_tail, usual] = ranks.means(column);
-    let time = |ns: f64| span(whole(ns));
     let requests = column.iter().filter(|ns| **ns > 0.0).count();
     let mut all = vec![
-        format!("{} in {requests} of {} requests", time(column.iter().sum()), column.len()),
-        format!(
-            "{} in each of the slowest {}, {} in typical ones",
-            time(in_tail),
-            ranks.tail.len(),
-            time(usual)
-        ),
+        Evidence::Total { ns: whole(column.iter().sum()), requests, of: column.len() },
+        Evidence::Tail {
+            slowest: ranks.tail.len(),
+            mean_in_tail_ns: whole(in_tail),
+            mean_typically_ns: whole(usual),
+        },
     ];
     let known: u64 = offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
     if known > 0 {
-        let named = offenders.iter().take(3);
-        let share = |by: &By| format!("{} {:.0} %", by.who, by.ns as f64 / known as f64 * 100.0);
-        all.push(format!("by {}", named.map(share).collect::<Vec<_>>().join(", ")));
+        let share = |by: &By| (by.who.clone(), by.ns as f64 / known as f64);
+        all.push(Evidence::By(offenders.iter().take(OFFENDERS).map(share).collect()));
     }
     let more = |run: &&Range<usize>| column[(*run).clone()].iter().any(|ns| *ns > 2.0 * usual);
     if !spikes.is_empty() {
-        let with = spikes.iter().filter(more).count();
-        all.push(format!("in {with} of {} spikes more than twice as long as typically", spikes.len()));
+        all.push(Evidence::Spikes { longer: spikes.iter().filter(more).count(), of: spikes.len() });
     }
     all
 }
 
-/// How the CPUs saved power meanwhile, in words: what took longest first.
-fn saved(power: &BTreeMap<Power, BTreeMap<usize, f64>>) -> Vec<String> {
+/// How the CPUs saved power meanwhile: what took longest first.
+fn saved(power: &BTreeMap<Power, BTreeMap<usize, f64>>) -> Vec<Evidence> {
     let mut all: Vec<(Power, Vec<f64>)> =
         power.iter().map(|(power, of)| (*power, of.values().copied().collect())).collect();
     all.sort_by(|(_, one), (_, other)| other.iter().sum::<f64>().total_cmp(&one.iter().sum()));
-    let line = |(power, times): &(Power, Vec<f64>)| {
-        let median = Spread::of(times).p50;
-        format!("{power} in {} requests, for {} in half of these", times.len(), span(whole(median)))
+    let saved = |(power, times): &(Power, Vec<f64>)| Evidence::Power {
+        power: *power,
+        requests: times.len(),
+        p50_ns: whole(Spread::of(times).p50),
     };
-    all.iter().take(POWERS).map(line).collect()
+    all.iter().take(POWERS).map(saved).collect()
 }

@@ -1,3 +1,5 @@
+use xweave_model::{DomainRef, TimeState, delay::DelayKind};
+
 use super::{
     super::stored::{Setting, Vm},
     *,
@@ -41,13 +43,20 @@ fn drifting(round: u32, ns: f64) -> u64 {
     ns
 }
 
+fn delay(spent: TimeState) -> Delay {
+    let domain = DomainRef::One("vm1".to_owned());
+    Delay { kind: DelayKind::Other(spent), domain, whom: None, awaited: None }
+}
+
 #[test]
 fn a_change_is_found_though_everything_drifts_by_more() {
     let evaluation = evaluated(experiment(Knob::BusyPoll, [None, Some("50")]), |round, setting| {
         let factor = if setting == 0 { 1.0 } else { 0.8 };
         let (mean, slow) = (drifting(round, 100_000.0), drifting(round, 900_000.0 * factor));
-        let causes =
-            [("halted".to_owned(), 100 * drifting(round, 50_000.0 * factor)), ("rare".to_owned(), 1)];
+        let causes = [
+            (delay(TimeState::Halted), 100 * drifting(round, 50_000.0 * factor)),
+            (delay(TimeState::Stopped), 1),
+        ];
         let cpus = [("host".to_owned(), 0.5 + f64::from(setting) * 0.4 + f64::from(round) / 100.0)];
         Ok(Measured {
             requests: 100,
@@ -66,7 +75,7 @@ fn a_change_is_found_though_everything_drifts_by_more() {
     assert!(effect.p99.difference.is_seen() && effect.p99.difference.estimate < -180_000.0);
     assert!(!effect.p50.difference.is_seen());
     let [(cause, change)] = &*effect.causes else { panic!("what is small is left out: {:?}", effect.causes) };
-    assert_eq!(cause, "halted");
+    assert_eq!(*cause, delay(TimeState::Halted));
     assert!(change.difference.is_seen() && (change.ratio.unwrap().estimate - 0.8).abs() < 1e-3);
     let (domain, cpus) = &effect.cpus[0];
     assert!(domain == "host" && (cpus.difference.estimate - 0.4).abs() < 1e-9, "{cpus:?}");

@@ -1,0 +1,31 @@
+//! Text that is only shown.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Words for people. What they are about has a type; there is no way to look into them, so that a document, a finding or a
+/// remedy cannot depend on how something is said.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct Sentence(String);
+
+impl Sentence {
+    /// These words.
+    pub(super) fn new(words: impl Into<String>) -> Self {
+        #[cfg(test)]
+        let words = super::tests::reworded(words.into());
+        Self(words.into())
+    }
+}
+
+impl fmt::Display for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,202 @@
+//! Why requests vary, and what can be done about it.
+
+use xweave_vary::{
+    Cause,
+    cause::{Kind, Remedy, Whom},
+    settings::{Setting, Stand, What},
+    variation::Evidence,
+};
+
+use super::{Sentence, causes, objects};
+use crate::number::span;
+
+/// Who was kept: `vCPUs of vm1`, `sipserver in vm1`, `host`.
+fn whom(of: &Whom) -> String {
+    match of {
+        Whom::Group(group) => objects::group(group).to_string(),
+        Whom::GroupIn(group, domain) => format!("{} in {}", objects::group(group), objects::domain(domain)),
+        Whom::Domain(domain) => objects::domain(domain).to_string(),
+        Whom::Requests => "requests".to_owned(),
+    }
+}
+
+/// What kept requests: `vCPUs of vm1 were halted, and had to be woken`.
+pub fn cause(of: &Cause) -> Sentence {
+    let whom = whom(&of.whom);
+    Sentence::new(match of.kind {
+        Kind::VcpuHalted => format!("{whom} were halted, and had to be woken"),
+        Kind::VcpuPreempted => format!("{whom} waited for a CPU of their host"),
+        Kind::VcpuThrottled => format!("{whom} had used up their CPU quota"),
+        Kind::VcpuExits => format!("{whom} were out of the guest: the hypervisor worked for them"),
+        Kind::BackendLate => format!("{whom} waited for a CPU"),
+        Kind::InterruptLate => format!("interrupts were late in {whom}"),
+        Kind::SocketQueue => format!("the socket's queue: {whom} ran for others"),
+        Kind::BatchArrival => "requests came in batches, and waited for each other".to_owned(),
+        Kind::RunQueue => format!("{whom} waited for a CPU"),
+        Kind::OwnThreads => format!("{whom} waited for a CPU that others of its threads had"),
+        Kind::CpuWaking => format!("{whom} waited for a CPU that was idle to wake up"),
+        Kind::CpuFrequency => format!("{whom} ran on CPUs below their highest frequency"),
+        Kind::Throttled => format!("{whom} had used up its CPU quota"),
+        Kind::Futex => format!("a futex in {whom}"),
+        Kind::KernelLock => format!("a lock of the kernel in {whom}"),
+        Kind::Stopped => format!("{whom} was stopped"),
+        Kind::SwapIn => format!("pages of {whom} were swapped out"),
+        Kind::PageFault => format!("pages of files had to be read in {whom}"),
+        Kind::Disk => format!("disks of {whom}"),
+        Kind::Retransmit => format!("lost and sent again, {whom}"),
+        Kind::Network => format!("in transit, {whom}"),
+        Kind::Interrupts => format!("interrupts and softirqs of {whom} ran"),
+        Kind::Running => format!("{whom} ran"),
+        Kind::Waiting => format!("{whom} waited"),
+        Kind::Unknown => format!("no event tells what {whom} did"),
+    })
+}
+
+/// What can be done, on kernels of today.
+pub fn remedy(of: Remedy) -> Sentence {
+    Sentence::new(match of {
+        Remedy::RecordElsewhere => {
+            "it was recorded with --background, which ranks xweave within its own autogroup and cgroup: turn autogroups off \
+             where that was (sysctl kernel.sched_autogroup_enabled=0), give xweave another CPU (taskset, cpuset), or record \
+             less (fewer groups of events, --where)"
+        }
+        Remedy::RecordInBackground => {
+            "record with --background, so that xweave takes only what is left of these CPUs, or less (fewer groups of \
+             events, --where)"
+        }
+        Remedy::HaltPolling => {
+            "let KVM poll before it halts a vCPU: /sys/module/kvm/parameters/halt_poll_ns of the host, or the guest's own \
+             haltpoll (cpuidle_haltpoll.force=1)"
+        }
+        Remedy::CpuForEachVcpu => {
+            "give each vCPU a CPU of its own: there are more vCPUs that run than CPUs (virsh vcpupin, taskset)"
+        }
+        Remedy::OthersOffVcpus => {
+            "keep others off the vCPUs' CPUs: pin these (virsh vcpupin, taskset), and the others elsewhere (cpuset)"
+        }
+        Remedy::VmQuota => "raise the quota of the VM's cgroup (cpu.max; virsh schedinfo vcpu_quota)",
+        Remedy::CpuForBackend => {
+            "give vhost's thread a CPU that is not the vCPUs' (virsh emulatorpin, taskset of vhost-PID)"
+        }
+        Remedy::SpreadInterrupts => {
+            "spread interrupts over more queues (ethtool -L), or coalesce less (ethtool -C)"
+        }
+        Remedy::MoreReaders => {
+            "read the socket in more threads (SO_REUSEPORT), or let each do less for a request"
+        }
+        Remedy::FindBatches => "see who sends them in batches: they come so where they are first seen",
+        Remedy::CpuForThread => {
+            "give the thread a CPU of its own, or a higher priority (chrt), or the guest more vCPUs"
+        }
+        Remedy::FewerThreads => {
+            "let fewer of its threads run at once: a pool of workers, not a thread for each request"
+        }
+        Remedy::ShallowIdle => {
+            "forbid deep idle states (cpupower idle-set -D 0, or PM QoS: hold /dev/cpu_dma_latency at 0), after trying it: \
+             xweave vary --try idle_poll=off,on"
+        }
+        Remedy::HighestFrequency => {
+            "let the CPUs run at their highest frequency (cpupower frequency-set -g performance)"
+        }
+        Remedy::Quota => "raise the quota of its cgroup (cpu.max)",
+        Remedy::ShorterLock => "hold the lock for a shorter time, or divide it: the holder is named",
+        Remedy::Continue => "let it go on (kill -CONT), and find who stops it",
+        Remedy::Memory => {
+            "give the machine more memory, or take less from it (balloon); mlockall in the server"
+        }
+        Remedy::TouchFiles => {
+            "touch the files before requests come (vmtouch, MAP_POPULATE), or give more memory"
+        }
+        Remedy::SeeDiskUsers => "see who uses the disk: xweave explain DIR --machines",
+        Remedy::FindDrops => "find what drops it: queues of devices and sockets that are too short",
+        Remedy::FindEmulatedDevice => {
+            "find the device that is emulated byte by byte (a serial console, IDE, VGA), and let the guest use it less, or a \
+             virtio device instead"
+        }
+        Remedy::BackGuestMemory => {
+            "let the guest's memory be there before it is used (prealloc=on, huge pages), and keep KSM, swap and balloons \
+             from it"
+        }
+        Remedy::InterruptsOffVcpus => {
+            "keep the host's interrupts and timers off the vCPUs' CPUs (irqaffinity, isolcpus, nohz_full)"
+        }
+        Remedy::SeeExits => "see which exits: xweave explain DIR --machines",
+    })
+}
+
+/// What speaks for a cause.
+pub fn evidence(of: &Evidence) -> Sentence {
+    Sentence::new(match of {
+        Evidence::Total { ns, requests, of } => format!("{} in {requests} of {of} requests", span(*ns)),
+        Evidence::Tail { slowest, mean_in_tail_ns, mean_typically_ns } => {
+            let [tail, usual] = [mean_in_tail_ns, mean_typically_ns].map(|ns| span(*ns));
+            format!("{tail} in each of the slowest {slowest}, {usual} in typical ones")
+        }
+        Evidence::By(offenders) => {
+            let share =
+                |(who, share): &(_, f64)| format!("{} {:.0} %", objects::offender(who), share * 100.0);
+            format!("by {}", offenders.iter().map(share).collect::<Vec<_>>().join(", "))
+        }
+        Evidence::Spikes { longer, of } => {
+            format!("in {longer} of {of} spikes more than twice as long as typically")
+        }
+        Evidence::Power { power, requests, p50_ns } => {
+            format!(
+                "{} in {requests} requests, for {} in half of these",
+                causes::power(*power),
+                span(*p50_ns)
+            )
+        }
+    })
+}
+
+/// The name of a setting: `halt_poll_ns of KVM`.
+pub fn setting(of: What) -> Sentence {
+    Sentence::new(match of {
+        What::KvmPit => "CPUs of kvm-pit threads",
+        What::Interrupts => "CPUs of interrupts and softirqs",
+        What::HaltPolling => "halt_poll_ns of KVM",
+        What::Governor => "cpufreq governor",
+        What::Queues => "queues of network devices",
+        What::Swappiness => "vm.swappiness",
+        What::Ksm => "KSM",
+    })
+}
+
+/// How a setting stood.
+pub fn stand(of: &Stand) -> Sentence {
+    Sentence::new(match of {
+        Stand::VcpusCpus => "the vCPUs'".to_owned(),
+        Stand::HaltPolling { now_ns, .. } => now_ns.to_string(),
+        Stand::Governors(governors) => governors.join(", "),
+        Stand::OneQueue { cpus } => format!("1 for {cpus} CPUs"),
+        Stand::Swappiness(now) => now.to_string(),
+        Stand::On => "on".to_owned(),
+    })
+}
+
+/// What to set instead.
+pub fn setting_remedy(of: &Setting) -> Sentence {
+    let remedy = match of.what {
+        What::KvmPit => {
+            "pin them to other CPUs (taskset -p of kvm-pit/PID), or start QEMU with -global kvm-pit.lost_tick_policy=discard"
+        }
+        What::Interrupts => {
+            "handle devices' interrupts on other CPUs (/proc/irq/N/smp_affinity, irqbalance --banirq), received packets too \
+             (/sys/class/net/DEVICE/queues/rx-N/rps_cpus)"
+        }
+        What::HaltPolling => {
+            let polls = "let KVM poll for longer before it halts a vCPU";
+            let Stand::HaltPolling { now_ns, try_ns } = of.now else { return Sentence::new(polls) };
+            return Sentence::new(format!("{polls}: xweave vary --try halt_poll_ns={now_ns},{try_ns}"));
+        }
+        What::Governor => "cpupower frequency-set -g performance",
+        What::Queues => {
+            "give its network device more (QEMU: -netdev tap,…,queues=N -device virtio-net-pci,…,mq=on; libvirt: \
+             <driver queues='N'/>), each with a vhost thread, and let the guest use them (ethtool -L DEVICE combined N)"
+        }
+        What::Swappiness => "sysctl vm.swappiness=0, if it cannot have more memory",
+        What::Ksm => "echo 0 >/sys/kernel/mm/ksm/run, or let it scan less (pages_to_scan)",
+    };
+    Sentence::new(remedy)
+}
