@@ -134,11 +134,14 @@ pub struct Ways<'f> {
     exchanges: &'f [Exchange],
     functions: Functions,
     /// Places that have been named, by whose exchange they are on and its side.
-    names: HashMap<(Option<Made>, Option<ExchangeSide>), HashMap<Spot, Arc<WayPlace>>>,
+    names: HashMap<(Option<Made>, Option<ExchangeSide>), Named>,
 }
 
+/// Places by what they are for flows.
+type Named = HashMap<Spot, Arc<WayPlace>>;
+
 impl<'f> Ways<'f> {
-    /// Of these flows, and of [all their exchanges](exchange::of).
+    /// Of these flows, and of [all their exchanges](crate::exchange::of).
     pub fn of(flows: &'f Flows, exchanges: &'f [Exchange]) -> Self {
         Self { flows, exchanges, functions: Functions::default(), names: HashMap::new() }
     }

@@ -232,7 +232,7 @@ fn causes(ns: &BTreeMap<&Such, [u64; 2]>, sides: [&Sums; 2]) -> Vec<Cause> {
         sum.iter_mut().zip(ns).for_each(|(sum, ns)| add_ns(sum, *ns));
     };
     for (such, ns) in ns {
-        let (delay, by) = Delay::of(such);
+        let (delay, by) = such.delay();
         let (sum, all) = kept.entry(delay).or_default();
         add(sum, ns);
         by.into_iter().for_each(|by| add(all.entry(by).or_default(), ns));
@@ -361,7 +361,7 @@ impl Sums {
         }
         let mut kept: BTreeMap<Delay, u64> = BTreeMap::new();
         for (such, ns) in Such::sums(&transaction.steps, objects) {
-            add_ns(kept.entry(Delay::of(&such).0).or_default(), ns);
+            add_ns(kept.entry(such.delay().0).or_default(), ns);
             let sum = self.parts.entry(such).or_default();
             (sum.ns, sum.transactions) = (sum.ns + u128::from(ns), sum.transactions + 1);
         }

@@ -2,8 +2,7 @@
 
 use crate::{
     breakdown::TimeState,
-    objects::{DomainRef, ObjectGroup, ObjectKind, Reason},
-    parts::Such,
+    objects::{DomainRef, ObjectGroup},
 };
 
 /// What kept transactions.
@@ -77,30 +76,5 @@ impl Offender {
             Self::Objects(group) => Some(group),
             Self::Exits(_) => None,
         }
-    }
-}
-
-impl Delay {
-    /// What time spent in one way means, and who did it, if that is known.
-    pub fn of(such: &Such) -> (Self, Option<Offender>) {
-        let own = || Some(Offender::Objects(such.group.clone()));
-        let (kind, by) = match (such.spent, such.kind) {
-            (TimeState::Ready | TimeState::Preempted, _) => (DelayKind::CpuWait, such.by()),
-            (TimeState::Running, _) => (DelayKind::Running, own()),
-            (TimeState::Network | TimeState::Retransmit, _) => (DelayKind::Network, None),
-            (TimeState::Queue | TimeState::Device | TimeState::Completion, ObjectKind::Disk) => {
-                (DelayKind::Disk, own())
-            }
-            (TimeState::Exit, _) => (DelayKind::Exits, such.by()),
-            (spent, _) => (DelayKind::Other(spent), own()),
-        };
-        let whom = matches!(kind, DelayKind::CpuWait | DelayKind::Exits).then(|| such.group.clone());
-        let awaited = match such.reason {
-            Some(Reason::PipeData(_) | Reason::PipeRoom(_)) => Some(Awaited::Pipe),
-            Some(Reason::PageFault(_)) => Some(Awaited::PageFault),
-            Some(Reason::SwapIn) => Some(Awaited::SwapIn),
-            _ => None,
-        };
-        (Self { kind, domain: such.domain.clone(), whom, awaited }, by)
     }
 }

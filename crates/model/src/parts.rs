@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     breakdown::TimeState,
-    delay::{Delay, Offender},
+    delay::{Awaited, Delay, DelayKind, Offender},
     explanation::{Explained, Step},
     objects::{Cause, DomainRef, ObjectGroup, ObjectKind, ObjectNumber, Objects, Reason},
     thread::between,
@@ -101,6 +101,29 @@ impl Such {
             _ => None,
         }
     }
+
+    /// What such time kept transactions with, and who did it, if that is known.
+    pub fn delay(&self) -> (Delay, Option<Offender>) {
+        let own = || Some(Offender::Objects(self.group.clone()));
+        let (kind, by) = match (self.spent, self.kind) {
+            (TimeState::Ready | TimeState::Preempted, _) => (DelayKind::CpuWait, self.by()),
+            (TimeState::Running, _) => (DelayKind::Running, own()),
+            (TimeState::Network | TimeState::Retransmit, _) => (DelayKind::Network, None),
+            (TimeState::Queue | TimeState::Device | TimeState::Completion, ObjectKind::Disk) => {
+                (DelayKind::Disk, own())
+            }
+            (TimeState::Exit, _) => (DelayKind::Exits, self.by()),
+            (spent, _) => (DelayKind::Other(spent), own()),
+        };
+        let whom = matches!(kind, DelayKind::CpuWait | DelayKind::Exits).then(|| self.group.clone());
+        let awaited = match self.reason {
+            Some(Reason::PipeData(_) | Reason::PipeRoom(_)) => Some(Awaited::Pipe),
+            Some(Reason::PageFault(_)) => Some(Awaited::PageFault),
+            Some(Reason::SwapIn) => Some(Awaited::SwapIn),
+            _ => None,
+        };
+        (Delay { kind, domain: self.domain.clone(), whom, awaited }, by)
+    }
 }
 
 /// What kept transactions, and who: all of it in nanoseconds.
@@ -152,7 +175,7 @@ impl Totals {
         self.lengths.push(length);
         let mut kept: BTreeMap<Delay, u64> = BTreeMap::new();
         for (such, &ns) in sums {
-            let (delay, by) = Delay::of(such);
+            let (delay, by) = such.delay();
             if let Some(by) = by {
                 add_ns(self.kept.entry(delay.clone()).or_default().1.entry(by).or_default(), ns);
             }
@@ -204,7 +227,7 @@ impl Totals {
     /// The reason known of most of what kept transactions in one way, and of how much of it, in nanoseconds.
     pub fn reason(&self, delay: &Delay) -> Option<(&Reason, u64)> {
         let mut reasons: BTreeMap<&Reason, u64> = BTreeMap::new();
-        for (such, sum) in self.sums.iter().filter(|(such, _)| Delay::of(such).0 == *delay) {
+        for (such, sum) in self.sums.iter().filter(|(such, _)| such.delay().0 == *delay) {
             if let Some(reason) = &such.reason {
                 add_ns(reasons.entry(reason).or_default(), sum.ns);
             }

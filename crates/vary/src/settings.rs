@@ -214,7 +214,7 @@ fn stands(what: What, domain: &Domain) -> Option<Stand> {
             let one = !nics.is_empty() && nics.iter().all(|nic| nic.queues <= 1) && domain.cpus > 1;
             one.then_some(Stand::OneQueue { cpus: domain.cpus })
         }
-        What::Swappiness => (*swappiness).filter(|now| *now > 0).map(|now| Stand::Swappiness(now.into())),
+        What::Swappiness => (*swappiness).filter(|now| *now > 0).map(Stand::Swappiness),
         What::Ksm => (*ksm_run == Some(1)).then_some(Stand::On),
     }
 }

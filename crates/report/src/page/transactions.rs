@@ -28,7 +28,7 @@ const QUANTILES: usize = 40;
 const SAMPLE: usize = 256;
 
 /// Room for the transactions of a kind, for one of them, and for each list of the summary, in bytes.
-const TRANSACTIONS: usize = 1 << 20;
+const TRANSACTIONS: usize = 9 << 17;
 const ONE: usize = 224 << 10;
 pub(super) const LIST: usize = 64 << 10;
 

@@ -12,9 +12,10 @@ pub struct Sentence(String);
 impl Sentence {
     /// These words.
     pub(super) fn new(words: impl Into<String>) -> Self {
+        let words = words.into();
         #[cfg(test)]
-        let words = super::tests::reworded(words.into());
-        Self(words.into())
+        let words = super::tests::reworded(words);
+        Self(words)
     }
 }
 

@@ -161,7 +161,7 @@ fn documents([first, second]: [&Trace; 2]) -> Value {
     let (varied, _) = Variation::of(second, &spec).unwrap();
     let contrasts =
         [Contrast::of_slow(second, &spec).unwrap(), Contrast::of_runs([first, second], &spec).unwrap()];
-    let page = Contents::of(second, "two runs".into(), &[spec.clone()], &|| Join::of(second));
+    let page = Contents::of(second, "two runs".into(), std::slice::from_ref(&spec), &|| Join::of(second));
     json!({
         "compare": parsed(|out| document::compare::write(out, &comparison)),
         "contrast": contrasts.each_ref().map(|of| parsed(|out| document::contrast::write(out, of, &spec))),
