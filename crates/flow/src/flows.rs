@@ -17,7 +17,7 @@ use crate::{
     join::Join,
     key::Key,
     keys::Keys,
-    kinds::{self, FlowKind, Kinds, Told},
+    kinds::{FlowKind, KindName, Kinds, Told},
     places::Place,
     sample::Sample,
     segments::Segment,
@@ -217,7 +217,7 @@ impl Flows {
 
     /// The kind of one of the flows.
     pub fn kind_of(&self, flow: &Flow) -> Option<&FlowKind> {
-        let name = kinds::name(flow, |number| self.domain(number));
+        let name = KindName::of(flow, |number| self.domain(number)).to_string();
         self.told.kinds.iter().find(|kind| kind.name == name)
     }
 
@@ -229,7 +229,10 @@ impl Flows {
         TYPICAL.iter().find_map(|choice| {
             let mut kinds: BTreeMap<String, Vec<&Flow>> = BTreeMap::new();
             for flow in all.iter().filter(|flow| choice(flow)) {
-                kinds.entry(kinds::name(flow, |number| self.domain(number))).or_default().push(flow);
+                kinds
+                    .entry(KindName::of(flow, |number| self.domain(number)).to_string())
+                    .or_default()
+                    .push(flow);
             }
             let time = |of: &Vec<&Flow>| of.iter().map(|flow| flow.total_ns() as f64).sum::<f64>();
             let mut chosen = kinds.into_values().max_by(|a, b| time(a).total_cmp(&time(b)))?;
@@ -334,7 +337,7 @@ impl Scene {
         FlowMembers {
             id: flow.id,
             name: &flow.name,
-            kind: kinds::name(flow, |number| self.domain(number)),
+            kind: KindName::of(flow, |number| self.domain(number)),
             frame: flow.frame,
             key: flow.key,
             parents: &flow.parents,
@@ -399,7 +402,7 @@ impl<'a> FlowDocument<'a> {
 
     /// The name of its kind.
     pub(crate) fn kind(&self) -> String {
-        kinds::name(self.flow, |number| self.scene.domain(number))
+        KindName::of(self.flow, |number| self.scene.domain(number)).to_string()
     }
 
     /// Where a record of it was made.
@@ -418,7 +421,7 @@ impl Serialize for FlowDocument<'_> {
 struct FlowMembers<'a> {
     id: u64,
     name: &'a str,
-    kind: String,
+    kind: KindName<'a>,
     frame: Option<Frame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<Key>,

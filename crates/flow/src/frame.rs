@@ -1,6 +1,7 @@
 //! What a network frame is: a record of kind `frame`, whose words `bpf/frame.h` writes from the frame's headers.
 
 use std::{
+    borrow::Cow,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -137,27 +138,30 @@ impl Frame {
     }
 
     /// Its kind, in a few words.
-    pub fn kind(&self) -> String {
+    pub fn kind(&self) -> Cow<'static, str> {
         let named = |protocol: &str, kinds: &[(u8, &str)]| {
             let kind = kinds.iter().find(|(number, _)| *number == self.flags);
-            kind.map_or_else(
+            let kind = kind.map_or_else(
                 || format!("{protocol} type {}", self.flags),
                 |(_, name)| format!("{protocol} {name}"),
-            )
+            );
+            Cow::Owned(kind)
         };
         match (self.ether_type, self.protocol) {
-            (IPV4 | IPV6, _) if self.fragment.is_some() => format!("{} fragment", self.protocol_name()),
+            (IPV4 | IPV6, _) if self.fragment.is_some() => {
+                format!("{} fragment", self.protocol_name()).into()
+            }
             (IPV4 | IPV6, TCP) => {
                 let set = |flag| self.flags & flag != 0;
                 let kind = match () {
-                    () if set(RST) => "RST",
-                    () if set(SYN) && set(ACK) => "SYN-ACK",
-                    () if set(SYN) => "SYN",
-                    () if set(FIN) => "FIN",
-                    () if self.bytes > 0 => "data",
-                    () => "ACK",
+                    () if set(RST) => "TCP RST",
+                    () if set(SYN) && set(ACK) => "TCP SYN-ACK",
+                    () if set(SYN) => "TCP SYN",
+                    () if set(FIN) => "TCP FIN",
+                    () if self.bytes > 0 => "TCP data",
+                    () => "TCP ACK",
                 };
-                format!("TCP {kind}")
+                kind.into()
             }
             // RFC 792; RFC 4443, RFC 4861.
             (IPV4, ICMP) => named(
@@ -179,9 +183,9 @@ impl Frame {
             ),
             (ARP, 1) => "ARP request".into(),
             (ARP, 2) => "ARP reply".into(),
-            (ARP, operation) => format!("ARP operation {operation}"),
-            (IPV4 | IPV6, _) => self.protocol_name(),
-            (other, _) => format!("EtherType {other:#06x}"),
+            (ARP, operation) => format!("ARP operation {operation}").into(),
+            (IPV4 | IPV6, _) => self.protocol_name().into(),
+            (other, _) => format!("EtherType {other:#06x}").into(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Kinds of flow: what a request frame, an acknowledgement and an ARP request go through is not one path.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use xweave_trace::Row;
 
 use crate::{
@@ -32,26 +32,44 @@ pub struct FlowKind {
 }
 
 /// What a flow is, in a few words.
-fn what(flow: &Flow) -> String {
+fn what(flow: &Flow) -> Cow<'_, str> {
     match (&flow.frame, flow.name.as_str()) {
         (Some(frame), _) => frame.kind(),
         (None, "") => "flow".into(),
         // Made of others, and never given to a device as a whole.
-        (None, name) if flow.parents.len() > 1 => format!("{name}, put together"),
-        (None, name) => name.to_owned(),
+        (None, name) if flow.parents.len() > 1 => format!("{name}, put together").into(),
+        (None, name) => name.into(),
     }
 }
 
-/// The name of a flow's kind.
-pub(crate) fn name<'a>(flow: &Flow, domain: impl Fn(u8) -> &'a str) -> String {
-    named(&what(flow), flow.ends, domain)
+/// The name of a flow's kind: what flows are, and the domains that their paths begin and end in.
+pub(crate) struct KindName<'a> {
+    what: Cow<'a, str>,
+    from: &'a str,
+    /// Where another one than they begin in.
+    to: Option<&'a str>,
 }
 
-fn named<'a>(what: &str, (from, to): (u8, u8), domain: impl Fn(u8) -> &'a str) -> String {
-    if from == to {
-        format!("{what}, {}", domain(from))
-    } else {
-        format!("{what}, {} → {}", domain(from), domain(to))
+impl<'a> KindName<'a> {
+    pub(crate) fn of(flow: &'a Flow, domain: impl Fn(u8) -> &'a str) -> Self {
+        Self::new(what(flow), flow.ends, domain)
+    }
+
+    fn new(what: Cow<'a, str>, (from, to): (u8, u8), domain: impl Fn(u8) -> &'a str) -> Self {
+        Self { what, from: domain(from), to: (to != from).then(|| domain(to)) }
+    }
+}
+
+impl fmt::Display for KindName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.what, self.from)?;
+        self.to.map_or(Ok(()), |to| write!(f, " → {to}"))
+    }
+}
+
+impl Serialize for KindName<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -81,7 +99,7 @@ pub(crate) struct Kinds(BTreeMap<(String, (u8, u8)), Kind>);
 
 impl Kinds {
     pub(crate) fn add(&mut self, flow: &Flow, functions: &mut Functions, tell: impl Fn(&Row) -> Function) {
-        let Kind(of) = self.0.entry((what(flow), flow.ends)).or_default();
+        let Kind(of) = self.0.entry((what(flow).into_owned(), flow.ends)).or_default();
         let some = &mut of[usize::from(!flow.complete())];
         some.times.add(flow.total_ns());
         some.paths.add(flow, functions, tell);
@@ -95,7 +113,8 @@ impl Kinds {
         groups.sort_by_key(|(_, kind)| std::cmp::Reverse(count(kind)));
         let mut told = Told::default();
         for ((what, ends), kind) in groups {
-            let (name, flows) = (named(&what, ends, &domain), count(&kind));
+            let name = KindName::new(what.into(), ends, &domain).to_string();
+            let flows = count(&kind);
             let Kind([mut done, mut others]) = kind;
             let complete = done.times.count();
             let some = if complete > 0 { &mut done } else { &mut others };

@@ -62,8 +62,12 @@ impl Strangers {
         }
         let came_off = flow.steps.iter().map(|step| &step.row).find(|row| row.kind == Kind::Xout);
         let peer = came_off.and_then(|row| row.values().get(3).copied()).unwrap_or(0);
-        let key =
-            Unknown { source: frame.source, peer, kind: frame.kind(), site: came_off.map(|row| row.site) };
+        let key = Unknown {
+            source: frame.source,
+            peer,
+            kind: frame.kind().into_owned(),
+            site: came_off.map(|row| row.site),
+        };
         if self.without_start.len() < MOST || self.without_start.contains_key(&key) {
             *self.without_start.entry(key).or_default() += 1;
         }

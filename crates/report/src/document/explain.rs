@@ -102,7 +102,7 @@ pub struct Transaction<'a> {
     #[serde(skip_serializing_if = "<[i64]>::is_empty")]
     pub points_ns: &'a [i64],
     /// What its time was spent on, the most first.
-    pub parts: Vec<PartDocument>,
+    pub parts: Vec<PartDocument<'a>>,
     /// Its time in order and without gaps; only where one transaction was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<Step>>,

@@ -44,40 +44,44 @@ impl ReasonFields {
 
 /// All time that one object took of a transaction in one way.
 #[derive(Clone, Debug, Serialize)]
-pub struct PartDocument {
+pub struct PartDocument<'a> {
     /// The domain whose time it was; of what lies between two, both.
     domain: Sentence,
     /// What took it.
     object: Sentence,
     /// What kind of object that is.
     kind: &'static str,
+    /// As of [`RoleFields`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guest: Option<&'a str>,
     /// What it was spent on.
     state: &'static str,
     /// How much, in nanoseconds.
     ns: u64,
     /// How often.
     count: u64,
-    #[serde(flatten)]
-    role: RoleFields,
-    #[serde(flatten)]
-    reason: ReasonFields,
+    /// As of [`ReasonFields`].
+    why: Option<Sentence>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
-impl PartDocument {
-    pub(crate) fn new(part: &Part, all: &Objects) -> Self {
+impl<'a> PartDocument<'a> {
+    pub(crate) fn new(part: &Part, all: &'a Objects) -> Self {
         let object = all.get(part.object);
         Self {
             domain: objects::domain(&object.domain),
             object: objects::object(object),
             kind: object.kind.name(),
+            role: object.group.role(),
+            guest: object.group.guest(),
             state: part.spent.name(),
             ns: part.ns,
             count: part.count,
-            role: RoleFields::new(&object.group),
-            reason: ReasonFields {
-                why: part.cause.map(|cause| causes::cause(cause, all)),
-                reason: part.cause.map(|cause| all.reason(cause).name()),
-            },
+            why: part.cause.map(|cause| causes::cause(cause, all)),
+            reason: part.cause.map(|cause| all.reason(cause).name()),
         }
     }
 }
