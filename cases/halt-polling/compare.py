@@ -14,6 +14,8 @@ from claims import Claims  # noqa: E402
 EXPERIMENTS = ('spare', 'neighbour', 'guests')
 # Of ten rounds: a block is looked at by itself, and may be disturbed.
 MOST = 90
+# Of ten pairs: by chance, so many or more are less in one of 18 runs.
+MOST_PAIRS = 80
 
 
 def load(out, name):
@@ -111,7 +113,7 @@ def judge_idle_poll(claims, out):
     claims.at_most('idle=poll: requests that halted vCPUs keep', 100 * kept / sum(found['requests'] for found in polling), 2, '%')
     ratios = [100 * poll['p50_ns'] / halt['p50_ns'] for halt, poll in zip(halting, polling)]
     claims.at_most('idle=poll: p50, median of the rounds', statistics.median(ratios), 100, '% of that with halts')
-    claims.at_least('idle=poll: rounds in which p50 is less', percent(ratios, lambda ratio: ratio < 100), MOST, '%')
+    claims.at_least('idle=poll: rounds in which p50 is less', percent(ratios, lambda ratio: ratio < 100), MOST_PAIRS, '%')
 
 
 def main():
