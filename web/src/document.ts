@@ -441,6 +441,8 @@ export interface UsageOfDomain {
 export interface Series {
   /** None: others. */
   object: string | null;
+  /** The guest, if it is its vCPUs. */
+  vcpus_of: string | null;
   others?: number;
   values: number[];
 }

@@ -72,9 +72,8 @@ function colorsOf(page: Page, all: Series[]): string[] {
   const taken = new Set(page.document.recording.domains.all.map((one) => page.palette.domain(one.name)));
   const free = ['d3', 'd4', 'd5', 'd6', 'd2', 'd1', 'd0'].filter((color) => !taken.has(color));
   let next = 0;
-  return all.map(({ object }) => {
-    const guest = object === null ? undefined : /^vCPUs of (.+)$/.exec(object)?.[1];
-    if (guest !== undefined) return page.palette.domain(guest);
+  return all.map(({ object, vcpus_of: guest }) => {
+    if (guest !== null) return page.palette.domain(guest);
     if (object === null) return 'idle';
     return free[next++] ?? 'unknown';
   });

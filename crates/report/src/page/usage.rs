@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 use xweave_model::{
-    Usage, UsageKind,
+    ObjectGroup, Usage, UsageKind, UsageObject,
     usage::{Key, OverTime},
 };
 
@@ -48,7 +48,13 @@ fn largest(times: &OverTime, domain: &str, kinds: &[UsageKind]) -> Vec<Value> {
     let (told, others) = own.split_at(own.len().min(OBJECTS));
     let mut told: Vec<Value> = told
         .iter()
-        .map(|(key, values)| json!({ "object": objects::usage(&key.object), "values": values }))
+        .map(|(key, values)| {
+            let vcpus_of = match &key.object {
+                UsageObject::Process(ObjectGroup::Vcpus { guest }) => Some(guest),
+                _ => None,
+            };
+            json!({ "object": objects::usage(&key.object), "vcpus_of": vcpus_of, "values": values })
+        })
         .collect();
     let mut rest: Vec<u64> = Vec::new();
     for (_, values) in others {
@@ -56,7 +62,7 @@ fn largest(times: &OverTime, domain: &str, kinds: &[UsageKind]) -> Vec<Value> {
         rest.iter_mut().zip(*values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
     }
     if !others.is_empty() {
-        told.push(json!({ "object": null, "values": rest, "others": others.len() }));
+        told.push(json!({ "object": null, "vcpus_of": null, "values": rest, "others": others.len() }));
     }
     told
 }
