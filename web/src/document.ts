@@ -1,19 +1,8 @@
 // The document that the page shows, as crates/report/src/page writes it: the JSON of `flows`, `explain`, or of `cost`, with
 // lists cut to what there is room for. The keys are described in docs/trace-format.md.
 
+import type { Cut, Id, Time } from './value';
 import type { Varied } from './varied';
-
-/** The first of a list, and how long that is. */
-export interface Cut<T> {
-  of: number;
-  all: T[];
-}
-
-/** A number as it is; a string where a browser could not hold it. */
-export type Id = string | number;
-
-/** Nanoseconds since the recording began: `load` makes times that. */
-export type Time = number;
 
 /** What a page is of: a trace, or what instructions cost. */
 export interface Document {

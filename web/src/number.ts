@@ -1,6 +1,6 @@
 // Times, counts and sizes as the terminal's tables write them: crates/report/src/number.rs.
 
-import type { Id } from './document';
+import type { Id } from './value';
 
 /** Nanoseconds as microseconds, thousands apart: `1 234.5`. */
 export function micros(ns: number): string {

@@ -1,6 +1,7 @@
 // What every view of a trace is given.
 
-import type { Flow, Id, TraceDocument } from './document';
+import type { Flow, TraceDocument } from './document';
+import type { Id } from './value';
 import type { Child } from './dom';
 import type { Palette } from './palette';
 

@@ -1,6 +1,6 @@
 // Why requests vary: the part of the document that the view Variation shows.
 
-import type { Cut, Id } from './document';
+import type { Cut, Id } from './value';
 
 /** Why requests vary: what `xweave vary --json` prints, with what it says first; the requests as columns. */
 export interface Varied {
