@@ -4,7 +4,7 @@ use std::{collections::HashMap, io};
 
 use perfetto_trace_proto::{ThreadDescriptor, TrackDescriptor};
 use rustc_hash::FxHashMap;
-use xweave_model::{Guest, guests::Guests, vcpu::exit_reason};
+use xweave_model::{ExitReason, Guest, guests::Guests};
 use xweave_trace::{Trace, event::Event};
 
 use crate::{
@@ -156,7 +156,7 @@ fn exit(
     packets: &mut Packets<'_>,
 ) -> io::Result<()> {
     packets.counts.exits += 1;
-    let (name, args) = (format!("exit: {}", exit_reason(code)), [("code", Arg::Signed(code.into()))]);
+    let (name, args) = (format!("exit: {}", ExitReason::of(code)), [("code", Arg::Signed(code.into()))]);
     packets.begin(track, from, &Label { name: &name, category: "vcpu exit", args: &args, flow: None })?;
     for halt in halts {
         let name = if halt.polling { "halted, polling" } else { "halted" };

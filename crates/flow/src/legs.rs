@@ -76,13 +76,6 @@ pub enum WayPoint {
     SentAgain,
     /// The request, until the frame that carries it was put together.
     PutTogether,
-    /// The server has read the request, and not answered.
-    Server {
-        /// In which domain.
-        domain: String,
-    },
-    /// The answer, after its first frame.
-    FramesAfterFirst,
     /// Where a flow is.
     Flow {
         /// Of an exchange, which side the flow is of.
@@ -90,6 +83,13 @@ pub enum WayPoint {
         /// Where.
         place: FlowPlace,
     },
+    /// The server has read the request, and not answered.
+    Server {
+        /// In which domain.
+        domain: String,
+    },
+    /// The answer, after its first frame.
+    FramesAfterFirst,
 }
 
 /// The sides of an exchange.

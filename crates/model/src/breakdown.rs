@@ -164,7 +164,7 @@ pub enum Cause {
     Power(Power),
     /// Interrupts of the host ran above the vCPU's thread.
     Interrupted,
-    /// The vCPU had come out of its guest for this reason ([`exit_reason`](crate::vcpu::exit_reason)).
+    /// The vCPU had come out of its guest for this reason, as an event's `code` ([`ExitReason`](crate::ExitReason)).
     Exited(i32),
 }
 

@@ -72,7 +72,7 @@ pub struct Comparison {
     pub events: [u64; 2],
     /// What only one of them recorded: nothing of that is among the objects.
     pub left_out: Vec<LeftOut>,
-    /// All objects of both.
+    /// All objects of both, by kind and domain.
     pub objects: Vec<Compared>,
     /// What explains the difference, what explains most first; what may be idle time comes last. Empty if nothing differs
     /// beyond noise.

@@ -2,6 +2,7 @@
 
 use crate::{
     breakdown::TimeState,
+    exit::ExitReason,
     objects::{DomainRef, ObjectGroup},
 };
 
@@ -65,8 +66,8 @@ pub enum Awaited {
 pub enum Offender {
     /// Objects: who had the CPU, who ran, which disk.
     Objects(ObjectGroup),
-    /// A vCPU's exits for this reason ([`exit_reason`](crate::vcpu::exit_reason)).
-    Exits(i32),
+    /// A vCPU's exits for this reason.
+    Exits(ExitReason),
 }
 
 impl Offender {

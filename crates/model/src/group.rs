@@ -52,7 +52,10 @@ pub enum ObjectGroup {
         guest: Option<String>,
     },
     /// Threads, or processes, whose names are not known.
-    Nameless,
+    Nameless {
+        /// The guest that their process runs.
+        guest: Option<String>,
+    },
     /// A disk, by its name.
     Disk(String),
     /// Locks that such threads held.
@@ -75,7 +78,7 @@ pub enum ObjectGroup {
 
 impl ObjectGroup {
     /// What threads are for, as documents call it: `vcpu`, `vhost`, `kvm_pit`, `qemu`, `recorder`, `program` or `unnamed`; of
-    /// locks, those who held them. None of what is no thread.
+    /// locks, those who hold them. None of disks, interrupts and connections.
     pub fn role(&self) -> Option<&'static str> {
         Some(match self {
             Self::Vcpus { .. } => "vcpu",
@@ -84,7 +87,7 @@ impl ObjectGroup {
             Self::Recorder => "recorder",
             Self::Threads { .. } if self.is_qemu() => "qemu",
             Self::Threads { .. } => "program",
-            Self::Nameless => "unnamed",
+            Self::Nameless { .. } => "unnamed",
             Self::Locks(holder) => return holder.role(),
             Self::Disk(_) | Self::Interrupts | Self::Link { .. } | Self::Peer { .. } | Self::Others => {
                 return None;
@@ -96,7 +99,7 @@ impl ObjectGroup {
     pub fn guest(&self) -> Option<&str> {
         match self {
             Self::Vcpus { guest } | Self::Vhost { guest } => Some(guest),
-            Self::Pit { guest } | Self::Threads { guest, .. } => guest.as_deref(),
+            Self::Pit { guest } | Self::Threads { guest, .. } | Self::Nameless { guest } => guest.as_deref(),
             Self::Locks(holder) => holder.guest(),
             _ => None,
         }
@@ -141,7 +144,7 @@ impl ThreadFacts<'_> {
             (Some(guest), _) if self.is_vcpu => ObjectGroup::Vcpus { guest },
             (Some(guest), Some(Service::Vhost)) => ObjectGroup::Vhost { guest },
             (guest, Some(Service::Pit)) => ObjectGroup::Pit { guest },
-            _ if self.name.is_empty() => ObjectGroup::Nameless,
+            (guest, _) if self.name.is_empty() => ObjectGroup::Nameless { guest },
             (Some(guest), None) => threads(self.name, Some(guest)),
             (None, _) => threads(kind_of(self.name), None),
         }
@@ -149,13 +152,15 @@ impl ThreadFacts<'_> {
 
     /// Its whole name, unless it is a guest's: then its group says more.
     pub(crate) fn whole_name(&self) -> Option<&str> {
-        self.guest.is_none().then(|| link(self.name).unwrap_or(self.name))
+        (self.guest.is_none() && !self.name.is_empty()).then(|| link(self.name).unwrap_or(self.name))
     }
 }
 
-/// What threads of a name are: `kworker/0:1` and `ksoftirqd/1` on whatever processor, and whatever work the former does.
+/// What threads of a name are: `kworker/0:1` and `ksoftirqd/1` on whatever processor, and whatever work the former does. Who is
+/// called by a path is called by all of it.
 fn kind_of(name: &str) -> &str {
-    link(name).unwrap_or_else(|| name.split('/').next().unwrap_or_default())
+    let kind = || name.split('/').next().filter(|kind| !kind.is_empty());
+    link(name).or_else(kind).unwrap_or(name)
 }
 
 /// Who runs itself again by its link in /proc is called after the link, which says more by its whole path.
@@ -213,6 +218,9 @@ mod tests {
         for (name, group) in named.into_iter().zip(groups) {
             assert!(other(name).group().is_named(group), "{name}");
         }
-        assert_eq!(other("").group(), ObjectGroup::Nameless);
+        assert_eq!(other("").group(), ObjectGroup::Nameless { guest: None });
+        assert!(other("/usr/bin/munin").group().is_named("/usr/bin/munin"));
+        let of_guest = ThreadFacts { guest, ..other("") };
+        assert_eq!(of_guest.group(), ObjectGroup::Nameless { guest: Some(of_vm1()) });
     }
 }

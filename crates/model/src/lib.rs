@@ -6,9 +6,9 @@
 //!
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
-//! processors were really theirs, [`power`] idle states and frequencies, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
+//! processors were really theirs (`exit` why they were not), [`power`] idle states and frequencies, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says ([`between`] what lies between two [places](place) or more, `pair` from each to the next), `paths` are those that records tell of, [`passed`] where one was until when; [`explanation`] does it
-//! for a whole trace with the [`objects`] (`group` what is like others), [`parts`] adds up, [`delay`] what kept them, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
+//! for a whole trace with the [`objects`] (`group` what is like others), [`parts`] adds up, [`delay`] what kept them, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once ([`mod@mean`] divides), [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
 //! [`census`] is what there is to ask for, [`recorded`] which groups of events were recorded, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
@@ -24,6 +24,7 @@ pub mod connection;
 pub mod contrast;
 pub mod delay;
 pub mod disk;
+mod exit;
 pub mod explanation;
 mod gaps;
 mod group;
@@ -63,6 +64,7 @@ pub use census::Census;
 pub use comparison::Comparison;
 pub use contrast::Contrast;
 pub use delay::{Delay, Offender};
+pub use exit::ExitReason;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use interrupt::Interrupt;
 pub use intervals::Intervals;

@@ -11,6 +11,7 @@ use crate::{
     breakdown::{self, Object},
     connection::Refused,
     disk::DiskNames,
+    exit::ExitReason,
     group::{ThreadFacts, service},
     guests::Guests,
     machine::Machine,
@@ -145,7 +146,7 @@ pub enum Cause {
     Power(Power),
     /// Interrupts of the host ran above the vCPU's thread.
     Interrupted,
-    /// The vCPU had come out of its guest for this reason.
+    /// The vCPU had come out of its guest, for this reason as an event's `code`.
     Exited(i32),
 }
 
@@ -178,8 +179,8 @@ pub enum Reason {
     Power(Power),
     /// Interrupts of the host ran above a vCPU's thread.
     Interrupted,
-    /// The vCPU had come out of its guest for this reason ([`exit_reason`](crate::vcpu::exit_reason)).
-    Exited(i32),
+    /// The vCPU had come out of its guest for this reason.
+    Exited(ExitReason),
 }
 
 impl Reason {
@@ -264,7 +265,7 @@ impl Objects {
             Cause::Ahead(times) => Reason::Ahead(times),
             Cause::Power(power) => Reason::Power(power),
             Cause::Interrupted => Reason::Interrupted,
-            Cause::Exited(reason) => Reason::Exited(reason),
+            Cause::Exited(code) => Reason::Exited(ExitReason::of(code)),
         }
     }
 
@@ -340,9 +341,6 @@ impl Objects {
             return (ObjectGroup::Vcpus { guest }, Member::Vcpu(vcpu.cpu));
         }
         let tid = id.tid;
-        if name.is_empty() {
-            return (ObjectGroup::Nameless, Member::Thread { tid, name: None });
-        }
         let process = machine.threads.get(id).map_or(0, |thread| thread.process);
         let service = service(name);
         let guest = machine.vcpus.guest(id.domain, service.map_or(process, |(_, process)| process));

@@ -1,11 +1,11 @@
 //! What the objects of a trace did in all: processes, disks and who used them, peers, locks, interrupts, vCPUs.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use xweave_trace::Damaged;
 
-use crate::objects::ObjectGroup;
 pub use crate::{accounting::states::States, interrupt::Interrupt, recorded::Groups};
+use crate::{exit::ExitReason, objects::ObjectGroup};
 
 /// Kinds of objects, and what their figures mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,8 +65,8 @@ pub enum UsageObject {
     },
     /// Exits of a virtual machine's vCPUs.
     Exits {
-        /// For this reason ([`exit_reason`](crate::vcpu::exit_reason)).
-        reason: String,
+        /// For this reason.
+        reason: ExitReason,
         /// The vCPUs; where the guest is not known, the processes that run it.
         of: ObjectGroup,
     },
@@ -126,13 +126,25 @@ impl UsageObject {
     }
 }
 
-/// What tells an object from others, in whatever trace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// What tells an object from others, in whatever trace. In the order of kinds, then of domains.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The domain's name.
     pub domain: String,
     /// Which of its objects.
     pub object: UsageObject,
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.kind(), &self.domain, &self.object).cmp(&(other.kind(), &other.domain, &other.object))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Key {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use xweave_trace::{event::Event, xen};
+use xweave_trace::event::Event;
 
 use crate::thread::ThreadId;
 
@@ -72,7 +72,7 @@ impl Vcpu {
             .filter(|(a, b)| a < b)
     }
 
-    /// Why it came out of the guest before that time, by the hardware's number ([`exit_reason`]), if that is told.
+    /// Why it came out of the guest before that time, by an event's `code` ([`ExitReason`](crate::ExitReason)), if that is told.
     pub(crate) fn came_out(&self, before: i64) -> Option<i32> {
         let over = self.inside.partition_point(|stay| stay.left <= before);
         self.inside.get(over.checked_sub(1)?)?.reason
@@ -257,36 +257,6 @@ impl Vcpus {
             }
         }
     }
-}
-
-/// The exit of a guest that has nothing to do.
-pub(crate) const HALT: &str = "hlt";
-
-/// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common; those of Xen are its own.
-pub fn exit_reason(code: i32) -> String {
-    if let Some(exit) = xen::Exit::of(code) {
-        return exit.to_string();
-    }
-    // arch/x86/include/uapi/asm/svm.h and vmx.h
-    let name = match code {
-        0x60 | 1 => "interrupt",
-        0x64 | 7 => "interrupt window",
-        0x72 | 10 => "cpuid",
-        0x78 | 12 => HALT,
-        0x7b | 30 => "io",
-        0x7c => "msr",
-        31 => "rdmsr",
-        32 => "wrmsr",
-        0x77 | 40 => "pause",
-        0x81 | 18 => "hypercall",
-        0x400 => "npf",
-        48 => "ept violation",
-        49 => "ept misconfig",
-        52 => "preemption timer",
-        0x401 => "avic incomplete ipi",
-        _ => return format!("{code:#x}"),
-    };
-    name.to_owned()
 }
 
 #[cfg(test)]

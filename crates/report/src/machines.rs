@@ -298,7 +298,7 @@ impl<'a> Domain<'a> {
             number::counted(all.count, "exit", "exits"),
         );
         let reason = |object: &UsageObject| match object {
-            UsageObject::Exits { reason, .. } => reason.clone(),
+            UsageObject::Exits { reason, .. } => reason.to_string(),
             _ => String::new(),
         };
         let why = named(&of_it(UsageKind::Exit, |of| of.time_ns), reason);

@@ -12,7 +12,7 @@ const XEN: i32 = 0x0100_0000;
 const CLASS_SHIFT: i32 = 16;
 
 /// Why a vCPU entered Xen. Names are those of Xen's tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Exit {
     /// Xen took the CPU: an interrupt, a timer or another CPU's call, and often the scheduler.
     Interrupt,
@@ -39,7 +39,7 @@ pub enum Exit {
 }
 
 /// A hypercall, and the command of those that Xen traces it of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hypercall {
     /// Its number: `xen/include/public/xen.h`.
     pub op: u8,

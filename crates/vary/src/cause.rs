@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 use xweave_model::{
-    DomainRef, ObjectGroup, ObjectKind, Offender, Power, TimeState, objects::Reason, parts::Such,
-    vcpu::exit_reason,
+    DomainRef, ExitReason, ObjectGroup, ObjectKind, Offender, Power, TimeState, objects::Reason, parts::Such,
 };
 
 use crate::requests::Dimension;
@@ -257,12 +256,11 @@ impl Cause {
             Kind::Disk => Remedy::SeeDiskUsers,
             Kind::Retransmit => Remedy::FindDrops,
             Kind::VcpuExits => match by {
-                Some(Offender::Exits(reason)) => match &*exit_reason(*reason) {
-                    "io" => Remedy::FindEmulatedDevice,
-                    "npf" | "ept violation" => Remedy::BackGuestMemory,
-                    "interrupt" => Remedy::InterruptsOffVcpus,
-                    _ => Remedy::SeeExits,
-                },
+                Some(Offender::Exits(ExitReason::Io)) => Remedy::FindEmulatedDevice,
+                Some(Offender::Exits(ExitReason::NestedPageFault | ExitReason::EptViolation)) => {
+                    Remedy::BackGuestMemory
+                }
+                Some(Offender::Exits(ExitReason::Interrupt)) => Remedy::InterruptsOffVcpus,
                 _ => Remedy::SeeExits,
             },
             Kind::Network | Kind::Interrupts | Kind::Running | Kind::Waiting | Kind::Unknown => return None,

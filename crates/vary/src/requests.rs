@@ -3,8 +3,7 @@
 //! Memory is bounded: of very many requests each second one is let go, again and again, so that those that stay are spread
 //! evenly over the recording.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use xweave_model::{
     Explained, ObjectGroup, ObjectKind, Objects, Step, Stretch, objects::Reason, parts::Such,
 };
@@ -61,9 +60,9 @@ struct Order {
 #[derive(Debug)]
 pub struct Requests {
     dimensions: Vec<Dimension>,
-    numbers: HashMap<Dimension, u32>,
+    numbers: FxHashMap<Dimension, u32>,
     /// By segment.
-    order: HashMap<Stretch, Order>,
+    order: FxHashMap<Stretch, Order>,
     all: Vec<Request>,
     entries: Vec<(u32, u64)>,
     /// The segments that requests came to, by their places in `order`, and how many others were there.
@@ -83,8 +82,8 @@ impl Requests {
     fn of_at_most(most: usize) -> Self {
         Self {
             dimensions: Vec::new(),
-            numbers: HashMap::new(),
-            order: HashMap::new(),
+            numbers: FxHashMap::default(),
+            order: FxHashMap::default(),
             all: Vec::new(),
             entries: Vec::new(),
             others: Vec::new(),

@@ -8,9 +8,8 @@ use crate::common::{Scratch, unpacked};
 use proptest::{prelude::*, sample::Index};
 use xweave_import::{ErrorKind, Options, Outcome};
 use xweave_model::{
-    ObjectGroup, Spec, Step, TimeState, Usage, UsageObject, explain,
+    ExitReason, ObjectGroup, Spec, Step, TimeState, Usage, UsageObject, explain,
     usage::{Figures, Key},
-    vcpu::exit_reason,
 };
 use xweave_trace::{
     Event, Method, Trace,
@@ -66,7 +65,7 @@ fn of_vcpu(usage: &Usage, guest: &str, number: u64) -> Figures {
 fn exits(usage: &Usage, guest: &str) -> BTreeMap<String, (u64, u64)> {
     let of = usage.objects.iter().filter_map(|(key, figures)| match &key.object {
         UsageObject::Exits { reason, of } if *of == vcpus(guest) => {
-            Some((reason.clone(), (figures.time_ns, figures.count)))
+            Some((reason.to_string(), (figures.time_ns, figures.count)))
         }
         _ => None,
     });
@@ -90,7 +89,7 @@ fn two_busy_guests_and_dom0() {
     let mut counts: BTreeMap<(u32, String), usize> = BTreeMap::new();
     let all = events(&trace);
     for event in all.iter().filter(|event| event.kind == Kind::VmExit) {
-        *counts.entry((event.tid, exit_reason(event.code))).or_default() += 1;
+        *counts.entry((event.tid, ExitReason::of(event.code).to_string())).or_default() += 1;
     }
     let count = |tid, name: &str| counts.get(&(tid, name.to_owned())).copied().unwrap_or(0);
     let calls = ["stack_switch", "xen_version", "iret", "set_segment_base", "evtchn_op", "emulate_privop"];

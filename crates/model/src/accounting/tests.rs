@@ -1,7 +1,7 @@
 use xweave_trace::xen;
 
 use super::*;
-use crate::usage::UsageKind;
+use crate::{exit::ExitReason, usage::UsageKind};
 
 fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
     let domains = [(1, "host".to_owned()), (2, "vm1".to_owned())].into_iter().collect();
@@ -32,8 +32,8 @@ fn vcpu() -> UsageObject {
     UsageObject::Vcpu { number: 0, of: vcpus() }
 }
 
-fn exits(reason: &str) -> UsageObject {
-    UsageObject::Exits { reason: reason.into(), of: vcpus() }
+fn exits(reason: ExitReason) -> UsageObject {
+    UsageObject::Exits { reason, of: vcpus() }
 }
 
 fn at(kind: Kind, time: i64, cpu: u32, tid: u32) -> Event {
@@ -144,8 +144,11 @@ fn locks_peers_and_virtual_processors() {
     assert_eq!(of(&usage, UsageObject::Locks(qemu)).wait_ns, 7);
     let inside = of(&usage, vcpu());
     assert_eq!((inside.time_ns, inside.count, inside.wait_ns), (11, 2, 10));
-    let exits = |why: &str| of(&usage, exits(why));
-    assert_eq!((exits("io").time_ns, exits("io").count, exits("hlt").time_ns), (3, 1, 0));
+    let exits = |why| of(&usage, exits(why));
+    assert_eq!(
+        (exits(ExitReason::Io).time_ns, exits(ExitReason::Io).count, exits(ExitReason::Halt).time_ns),
+        (3, 1, 0)
+    );
 }
 
 #[test]
@@ -219,7 +222,7 @@ fn an_exit_takes_the_time_that_the_host_works_for_it_and_not_what_others_have_th
         at(Kind::VmEnter, 44, 0, 70),
     ];
     let usage = accounting(events, &names);
-    let exit = of(&usage, exits("interrupt"));
+    let exit = of(&usage, exits(ExitReason::Interrupt));
     assert_eq!((exit.time_ns, exit.count), (3 + 4, 1));
     assert_eq!(of(&usage, UsageObject::Process(vcpus())).wait_ns, 27);
 }
@@ -241,7 +244,7 @@ fn what_polls_for_an_interrupt_before_it_halts_is_halted_and_no_exit() {
         at(Kind::VmEnter, 43, 0, 70),
     ];
     let usage = accounting(events, &names);
-    assert_eq!(of(&usage, exits("hlt")).time_ns, 0);
+    assert_eq!(of(&usage, exits(ExitReason::Halt)).time_ns, 0);
     assert_eq!(of(&usage, vcpu()).wait_ns, 32);
 }
 
@@ -263,7 +266,7 @@ fn what_xen_did_before_a_vcpu_was_blocked_is_its_exit() {
         at(Kind::VmEnter, 43, 0, 70),
     ];
     let usage = accounting(events, &names);
-    let exit = of(&usage, exits("sched_op block"));
+    let exit = of(&usage, exits(ExitReason::Xen(block)));
     assert_eq!((exit.time_ns, exit.count), (5 + 2, 1));
     assert_eq!(of(&usage, vcpu()).wait_ns, 25);
 }

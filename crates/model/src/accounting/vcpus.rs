@@ -4,10 +4,10 @@ use xweave_trace::event::{Event, Names};
 
 use super::Accounting;
 use crate::{
+    exit::ExitReason,
     objects::ObjectGroup,
     thread::{ThreadId, between},
     usage::UsageObject,
-    vcpu::exit_reason,
 };
 
 /// What a vCPU is out of its guest for.
@@ -76,7 +76,7 @@ impl Accounting {
         let out = match self.exits.get(&(place, event.code)) {
             Some(out) => *out,
             None => {
-                let (reason, of) = (exit_reason(event.code), self.processes(place).clone());
+                let (reason, of) = (ExitReason::of(event.code), self.processes(place).clone());
                 let out = self.place(id.domain, UsageObject::Exits { reason, of });
                 self.exits.insert((place, event.code), out);
                 out

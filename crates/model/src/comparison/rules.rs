@@ -7,9 +7,9 @@ use super::{
     finding::{Difference, FACTOR, Finding, Found, differs},
 };
 use crate::{
+    exit::ExitReason,
     mean::mean,
     usage::{Figures, Key, Usage, UsageKind, UsageObject},
-    vcpu::HALT,
 };
 
 /// So many findings of one kind in a domain are told one by one; more are told as one.
@@ -178,7 +178,7 @@ impl Rules {
 fn may_be_idle(object: &UsageObject) -> bool {
     match object {
         UsageObject::Locks(_) | UsageObject::Peer(_) | UsageObject::Vcpu { .. } => true,
-        UsageObject::Exits { reason, .. } => reason.split(' ').next() == Some(HALT),
+        UsageObject::Exits { reason, .. } => *reason == ExitReason::Halt,
         _ => false,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    exit::ExitReason,
     objects::ObjectGroup,
     usage::{UsageKind, UsageObject},
 };
@@ -30,8 +31,8 @@ fn vcpus() -> ObjectGroup {
     ObjectGroup::Vcpus { guest: "vm1".into() }
 }
 
-fn exits(reason: &str) -> UsageObject {
-    UsageObject::Exits { reason: reason.into(), of: vcpus() }
+fn exits(reason: ExitReason) -> UsageObject {
+    UsageObject::Exits { reason, of: vcpus() }
 }
 
 fn disk(time_ms: u64, count: u64, kilobytes: u64) -> Figures {
@@ -197,11 +198,11 @@ fn more_requests_that_take_less_each_explain_no_more_than_the_disk_is_busy_longe
 fn exits_of_a_guest_that_halts_may_be_idle_and_others_not() {
     let of = |ns| {
         let figures = Figures { time_ns: ns, count: 10, ..Figures::default() };
-        usage(9_000_000_000, &[(exits("hlt"), figures), (exits("msr"), figures)])
+        usage(9_000_000_000, &[(exits(ExitReason::Halt), figures), (exits(ExitReason::Msr), figures)])
     };
     let found = Comparison::of(&of(1_000_000_000), &of(5_000_000_000)).findings;
     let told: Vec<_> = found.iter().map(|one| (one.object.first().clone(), one.may_be_idle)).collect();
-    assert_eq!(told, [(exits("msr"), false), (exits("hlt"), true)]);
+    assert_eq!(told, [(exits(ExitReason::Msr), false), (exits(ExitReason::Halt), true)]);
 }
 
 #[test]

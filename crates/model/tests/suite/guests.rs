@@ -1,6 +1,6 @@
 //! Virtual machines that only their host tells of, and what a trace has to be asked for.
 
-use xweave_model::{Census, ObjectGroup, Usage, UsageObject, guests::Guests};
+use xweave_model::{Census, ExitReason, ObjectGroup, Usage, UsageObject, guests::Guests};
 use xweave_trace::{
     Domain, DomainVm, Manifest, Trace, VmName, Writer,
     event::{Event, Kind, State},
@@ -70,7 +70,7 @@ fn vcpus_of_such_a_machine_are_called_by_its_name() {
     let vcpus = || ObjectGroup::Vcpus { guest: "web1".into() };
     assert_eq!(time(UsageObject::Process(vcpus())), Some(115), "{:?}", usage.objects);
     assert_eq!(time(UsageObject::Vcpu { number: 0, of: vcpus() }), Some(100));
-    assert_eq!(time(UsageObject::Exits { reason: "hlt".into(), of: vcpus() }), Some(5));
+    assert_eq!(time(UsageObject::Exits { reason: ExitReason::Halt, of: vcpus() }), Some(5));
 }
 
 #[test]

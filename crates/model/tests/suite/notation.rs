@@ -9,7 +9,7 @@ use xweave_model::{
 /// `nginx/9`, `disk vda`, `link :80`, `vCPU 1 of vm1`.
 pub fn object(of: &ObjectRef) -> String {
     match (&of.group, &of.member) {
-        (ObjectGroup::Nameless, Member::Thread { tid, .. }) => format!("thread {tid}"),
+        (ObjectGroup::Nameless { .. }, Member::Thread { tid, .. }) => format!("thread {tid}"),
         (_, Member::Thread { tid, name: Some(name) }) => format!("{name}/{tid}"),
         (_, Member::Thread { tid, .. }) => format!("{}/{tid}", group(&of.group)),
         (ObjectGroup::Vcpus { guest }, Member::Vcpu(number)) => format!("vCPU {number} of {guest}"),

@@ -12,7 +12,8 @@ use crate::words::{Sentence, causes, objects};
 /// What threads are for: beside their name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RoleFields {
-    /// `vcpu`, `vhost`, `kvm_pit`, `qemu`, `recorder`, `program` or `unnamed`; not there of what is no thread.
+    /// `vcpu`, `vhost`, `kvm_pit`, `qemu`, `recorder`, `program` or `unnamed`; not there of
+    /// disks, interrupts and connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
     /// The guest that they are for, if they are for one.

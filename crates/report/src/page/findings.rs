@@ -206,7 +206,7 @@ fn of_reason(why: &Reason) -> Option<&'static str> {
 
 /// What may be done about a cause.
 fn of_cause(cause: &Kept) -> Option<&'static str> {
-    let recorder = cause.by.iter().filter(|(who, _)| who.objects().is_some_and(ObjectGroup::is_recorders));
+    let recorder = cause.by.iter().filter(|(who, _)| who.objects() == Some(&ObjectGroup::Recorder));
     if recorder.map(|(_, ns)| ns).sum::<u64>() * 3 > cause.ns {
         return Some(RECORDER_RUNS);
     }

@@ -6,7 +6,6 @@ use xweave_model::{
     contrast::Share,
     delay::{Awaited, DelayKind},
     objects::{Cause, Reason},
-    vcpu::exit_reason,
 };
 use xweave_trace::event::Refusal;
 
@@ -50,7 +49,7 @@ pub fn reason(of: &Reason) -> Sentence {
         Reason::PageFault(None) => "page fault: a page of a file was waited for".to_owned(),
         Reason::Power(power) => return self::power(*power),
         Reason::Interrupted => "interrupts of the host ran on its CPU".to_owned(),
-        Reason::Exited(reason) => format!("{} exits", exit_reason(*reason)),
+        Reason::Exited(reason) => format!("{reason} exits"),
         Reason::SwapIn => "swap-in: a page that was swapped out was waited for".to_owned(),
     })
 }

@@ -1,8 +1,6 @@
 //! Names of objects.
 
-use xweave_model::{
-    DomainRef, Interrupt, ObjectGroup, ObjectRef, Offender, UsageObject, objects::Member, vcpu::exit_reason,
-};
+use xweave_model::{DomainRef, Interrupt, ObjectGroup, ObjectRef, Offender, UsageObject, objects::Member};
 
 use super::Sentence;
 
@@ -40,7 +38,7 @@ fn text(of: &ObjectGroup) -> String {
         ObjectGroup::Recorder => RECORDER.to_owned(),
         ObjectGroup::Threads { name, guest: Some(guest) } => format!("{name} of {guest}"),
         ObjectGroup::Threads { name, guest: None } => name.clone(),
-        ObjectGroup::Nameless => "threads without a name".to_owned(),
+        ObjectGroup::Nameless { guest } => nameless("threads", guest.as_deref()),
         ObjectGroup::Disk(name) => disk(name),
         ObjectGroup::Locks(holder) => format!("locks of {}", text(holder)),
         ObjectGroup::Interrupts => "interrupts".to_owned(),
@@ -48,6 +46,11 @@ fn text(of: &ObjectGroup) -> String {
         ObjectGroup::Peer { service } => peer(*service),
         ObjectGroup::Others => "others".to_owned(),
     }
+}
+
+fn nameless(what: &str, guest: Option<&str>) -> String {
+    let of = guest.map_or_else(String::new, |guest| format!(" of {guest}"));
+    format!("{what}{of} without a name")
 }
 
 fn disk(name: &str) -> String {
@@ -69,7 +72,7 @@ fn member(group: &ObjectGroup, member: &Member) -> String {
             format!("lock {address:#x} of {}", self::member(holders, holder))
         }
         (ObjectGroup::Vcpus { guest }, Member::Vcpu(number)) => vcpu(u64::from(*number), guest),
-        (ObjectGroup::Nameless, Member::Thread { tid, .. }) => format!("thread {tid}"),
+        (ObjectGroup::Nameless { .. }, Member::Thread { tid, .. }) => format!("thread {tid}"),
         (_, Member::Thread { tid, name: Some(name) }) => format!("{name}/{tid}"),
         (_, Member::Thread { tid, name: None }) => format!("{}/{tid}", text(group)),
         (_, Member::Cpu(cpu)) => format!("{} of CPU {cpu}", text(group)),
@@ -85,7 +88,7 @@ fn vcpu(number: u64, of: &str) -> String {
 pub fn offender(of: &Offender) -> Sentence {
     match of {
         Offender::Objects(objects) => group(objects),
-        Offender::Exits(reason) => Sentence::new(format!("{} exits", exit_reason(*reason))),
+        Offender::Exits(reason) => Sentence::new(format!("{reason} exits")),
     }
 }
 
@@ -118,7 +121,7 @@ pub fn processes(of: &ObjectGroup) -> Sentence {
 
 fn processes_text(of: &ObjectGroup) -> String {
     match of {
-        ObjectGroup::Nameless => "processes without a name".to_owned(),
+        ObjectGroup::Nameless { guest } => nameless("processes", guest.as_deref()),
         _ => text(of),
     }
 }

@@ -1,6 +1,6 @@
 //! Two traces side by side, as a terminal of 80 and one of 160 columns shows them.
 
-use xweave_model::{Comparison, Usage, UsageObject, usage::Figures};
+use xweave_model::{Comparison, ExitReason, Usage, UsageObject, usage::Figures};
 use xweave_report::{
     View,
     comparison::{self, Which},
@@ -78,7 +78,10 @@ fn crowded(factor: u64) -> Usage {
         for nth in 1..=10 {
             let ran = Figures { time_ns: factor * factor * nth * 10_000_000, count: 7, ..Figures::default() };
             all.objects.insert(key(domain, process_named(&format!("worker{nth}"))), ran);
-            all.objects.insert(key(domain, exits(&nth.to_string(), domain)), ran);
+            all.objects.insert(
+                key(domain, exits(ExitReason::Other(0x1000 + i32::try_from(nth).unwrap()), domain)),
+                ran,
+            );
             let waited = Figures { wait_ns: ran.time_ns, ..ran };
             all.objects.insert(key(domain, UsageObject::Locks(threads(&format!("worker{nth}")))), waited);
             all.objects.insert(key(domain, disk_named(&format!("vd{nth}"))), waited);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xweave_model::{
-    Interrupt, ObjectGroup, Usage, UsageObject,
+    ExitReason, Interrupt, ObjectGroup, Usage, UsageObject,
     usage::{Figures, Waited},
 };
 use xweave_report::{View, machines};
@@ -34,8 +34,8 @@ fn usage() -> Usage {
     add("host", vcpu(0, "vm1"), [800, 1512, 0, 0, 150, 0]);
     add("host", vcpu(0, "web1"), [1700, 70, 0, 0, 20, 0]);
     add("host", vcpu(1, "web1"), [50, 7, 0, 0, 900, 0]);
-    add("host", exits("io", "vm1"), [60, 1400, 0, 0, 0, 0]);
-    add("host", exits("hlt", "vm1"), [10, 112, 0, 0, 0, 0]);
+    add("host", exits(ExitReason::Io, "vm1"), [60, 1400, 0, 0, 0, 0]);
+    add("host", exits(ExitReason::Halt, "vm1"), [10, 112, 0, 0, 0, 0]);
     add("host", disk("nvme0n1"), [400, 100, 6 << 20, 4 << 20, 50, 900]);
     add("host", disk_user(qemu("vm1"), "nvme0n1"), [300, 80, 5 << 20, 4 << 20, 0, 0]);
     add("host", disk_user(threads("bash"), "nvme0n1"), [100, 20, 1 << 20, 0, 0, 0]);

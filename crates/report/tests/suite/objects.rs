@@ -1,6 +1,6 @@
 //! Objects that tests are about.
 
-use xweave_model::{ObjectGroup, UsageObject, usage::Key};
+use xweave_model::{ExitReason, ObjectGroup, UsageObject, usage::Key};
 
 pub fn threads(name: &str) -> ObjectGroup {
     ObjectGroup::Threads { name: name.into(), guest: None }
@@ -31,8 +31,8 @@ pub fn vcpu(number: u64, guest: &str) -> UsageObject {
     UsageObject::Vcpu { number, of: vcpus(guest) }
 }
 
-pub fn exits(reason: &str, guest: &str) -> UsageObject {
-    UsageObject::Exits { reason: reason.into(), of: vcpus(guest) }
+pub fn exits(reason: ExitReason, guest: &str) -> UsageObject {
+    UsageObject::Exits { reason, of: vcpus(guest) }
 }
 
 pub fn key(domain: &str, object: UsageObject) -> Key {

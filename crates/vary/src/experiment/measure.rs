@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use xweave_model::{Delay, Spec, Tally, Usage, explain, vcpu::exit_reason};
+use xweave_model::{Delay, ExitReason, Spec, Tally, Usage, explain};
 use xweave_trace::{
     Domain, Trace,
     event::{Event, Kind},
@@ -53,7 +53,7 @@ impl Vcpus {
     fn add(&mut self, event: &Event) {
         match event.kind {
             Kind::VmEnter => *self.entries.entry(event.cpu).or_default() += 1,
-            Kind::VmExit if exit_reason(event.code) == "hlt" => self.halt_exits += 1,
+            Kind::VmExit if ExitReason::of(event.code) == ExitReason::Halt => self.halt_exits += 1,
             Kind::VmHalt => {
                 self.halts += 1;
                 // 1: polling.
