@@ -51,6 +51,8 @@ pub mod sizes;
 pub mod slowest;
 pub mod spec;
 mod tally;
+#[cfg(test)]
+mod test_objects;
 pub mod thread;
 pub mod transaction;
 pub mod usage;

@@ -90,14 +90,11 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{objects::ObjectGroup, usage::UsageObject};
+    use crate::test_objects::process;
 
     #[test]
     fn what_is_done_is_told_when_it_was_done_however_long_that_takes() {
-        let key = |name: &str| {
-            let group = ObjectGroup::Threads { name: name.into(), guest: None };
-            Key { domain: "host".into(), object: UsageObject::Process(group) }
-        };
+        let key = |name: &str| Key { domain: "host".into(), object: process(name) };
         let mut history = History::default();
         history.time(0, 1_000, 1_000 + 3 * FIRST);
         history.amount(1, 1_000 + FIRST, 7);

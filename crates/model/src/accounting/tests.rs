@@ -1,7 +1,11 @@
 use xweave_trace::xen;
 
 use super::*;
-use crate::{exit::ExitReason, usage::UsageKind};
+use crate::{
+    exit::ExitReason,
+    test_objects::{exits, process, threads, vcpus},
+    usage::UsageKind,
+};
 
 fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
     let domains = [(1, "host".to_owned()), (2, "vm1".to_owned())].into_iter().collect();
@@ -16,24 +20,8 @@ fn of(usage: &Usage, object: UsageObject) -> Figures {
     found.map_or_else(|| panic!("no {object:?}: {:?}", usage.objects), |(_, figures)| *figures)
 }
 
-fn threads(name: &str) -> ObjectGroup {
-    ObjectGroup::Threads { name: name.into(), guest: None }
-}
-
-fn process(name: &str) -> UsageObject {
-    UsageObject::Process(threads(name))
-}
-
-fn vcpus() -> ObjectGroup {
-    ObjectGroup::Vcpus { guest: "vm1".into() }
-}
-
 fn vcpu() -> UsageObject {
     UsageObject::Vcpu { number: 0, of: vcpus() }
-}
-
-fn exits(reason: ExitReason) -> UsageObject {
-    UsageObject::Exits { reason, of: vcpus() }
 }
 
 fn at(kind: Kind, time: i64, cpu: u32, tid: u32) -> Event {

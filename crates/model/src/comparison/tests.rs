@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     exit::ExitReason,
     objects::ObjectGroup,
+    test_objects::{exits, process, threads, vcpus},
     usage::{UsageKind, UsageObject},
 };
 
@@ -17,22 +18,6 @@ fn usage(span_ns: u64, objects: &[(UsageObject, Figures)]) -> Usage {
 
 fn vda() -> UsageObject {
     UsageObject::Disk("vda".into())
-}
-
-fn threads(name: &str) -> ObjectGroup {
-    ObjectGroup::Threads { name: name.into(), guest: None }
-}
-
-fn process(name: &str) -> UsageObject {
-    UsageObject::Process(threads(name))
-}
-
-fn vcpus() -> ObjectGroup {
-    ObjectGroup::Vcpus { guest: "vm1".into() }
-}
-
-fn exits(reason: ExitReason) -> UsageObject {
-    UsageObject::Exits { reason, of: vcpus() }
 }
 
 fn disk(time_ms: u64, count: u64, kilobytes: u64) -> Figures {
