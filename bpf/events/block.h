@@ -7,12 +7,12 @@ static __always_inline u32 xw_disk(struct gendisk *disk)
 	return (u32)disk->major << 20 | (u32)disk->first_minor;
 }
 
-/* Access of crates/trace/src/event.rs, of REQ_OP_READ and REQ_OP_WRITE (include/linux/blk_types.h). */
+/* enum xw_access, of REQ_OP_READ and REQ_OP_WRITE, which are 0 and 1 as well (include/linux/blk_types.h). */
 static __always_inline s8 xw_access(u32 flags)
 {
 	u32 operation = flags & 0xff;
 
-	return operation < 2 ? operation : 2;
+	return operation <= XW_ACCESS_WRITE ? operation : XW_ACCESS_OTHER;
 }
 
 /* What tells accesses under way apart: they are 64-byte aligned, and none is 0. Read so that it is a number: the verifier

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Built-in probes: what happens in a kernel, in the normal form of crates/wire/src/event.rs.
+ * Built-in probes: what happens in a kernel, in the normal form of crates/event, as crates/wire/src/event.rs lays it out.
  *
- * Before this file come types.h and the types that the probes need of a kernel (bpf/kernel.h); after it the groups, a file
- * each. All are compiled into one object when xweave is built; those that a kernel has a place for and the user asked
- * for are loaded: crates/weave/src/events.rs. A program is one place's, so it needs no cookie.
+ * Before this file come types.h, the types that the probes need of a kernel (bpf/kernel.h), and events/kinds.h, which is made
+ * from crates/event: the kinds, and what their codes mean. After it come the groups, a file each. All are compiled into one
+ * object when xweave is built; those that a kernel has a place for and the user asked for are loaded:
+ * crates/weave/src/events.rs. A program is one place's, so it needs no cookie.
  *
  * Each is on the way of everything that the kernel does, so it does little: no table is looked up
  * but that of the rings, nothing is told twice, and nobody is woken.
@@ -13,51 +14,6 @@
 #include <bpf/bpf_core_read.h>
 
 char _license[] SEC("license") = "GPL";
-
-/* Kind of crates/wire/src/event.rs. */
-enum xw_kind {
-	XW_SWITCH,
-	XW_WAKE,
-	XW_FORK,
-	XW_THREAD,
-	XW_EXIT,
-	XW_DISK_QUEUE,
-	XW_DISK_ISSUE,
-	XW_DISK_MERGE,
-	XW_DISK_COMPLETE,
-	XW_SEND,
-	XW_RECEIVE,
-	XW_SOCKET,
-	XW_ACCEPT,
-	XW_RETRANSMIT,
-	XW_SYN_DROP,
-	XW_IRQ_ENTER,
-	XW_IRQ_EXIT,
-	XW_SOFTIRQ_ENTER,
-	XW_SOFTIRQ_EXIT,
-	XW_LOCK_WAIT,
-	XW_LOCK_ACQUIRED,
-	XW_LOCK_WAKE,
-	XW_SYSCALL_ENTER,
-	XW_SYSCALL_EXIT,
-	XW_VM_ENTER,
-	XW_VM_EXIT,
-	XW_VM_HALT,
-	XW_VM_INJECT,
-	XW_MIGRATE,
-	XW_DISK_REMAP,
-	XW_PIPE_WRITE,
-	XW_PIPE_READ,
-	XW_PIPE_FULL,
-	XW_PAGE_FAULT,
-	XW_SWAP_IN,
-	XW_KEY,
-	XW_CPU_IDLE,
-	XW_CPU_IDLE_MISS,
-	XW_CPU_FREQUENCY,
-	XW_LOST,
-	XW_KINDS
-};
 
 /* The kind's fields are the words. */
 struct xw_event {
@@ -193,7 +149,7 @@ extern const void pcpu_hot __ksym __weak;
 extern const void __preempt_count __ksym __weak;
 extern const void __per_cpu_offset __ksym __weak;
 
-/* Context of crates/wire/src/event.rs; 0 if it cannot be found. */
+/* enum xw_context; 0 if it cannot be found. */
 static __always_inline s8 xw_context(void)
 {
 	struct pcpu_hot___xweave *hot = (void *)&pcpu_hot;
@@ -208,7 +164,7 @@ static __always_inline s8 xw_context(void)
 	    bpf_probe_read_kernel(&count, sizeof(count), at + here))
 		return 0;
 	count = xw_level_of(count);
-	return count > 2 ? 3 : count + 1;
+	return count > 2 ? XW_CONTEXT_HARD : count + 1;
 }
 
 /* Nanoseconds, as far as they fit into half a word. */

@@ -131,22 +131,17 @@ static __always_inline u32 xw_call_lasted(void)
 	return xw_short(lasted);
 }
 
-/* Sending of crates/trace/src/event.rs. */
-#define XW_BEGINS 1
-#define XW_SHORTENS 2
-#define XW_CANCELS 3
-
 /* What is sent is told when the call begins, with all that it is given: it may arrive, and be answered, before the call
  * is over. */
 static __always_inline void xw_sends(struct sock *sk, u32 size)
 {
 	if (size)
 		XW_EVENT(XW_SEND, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
-			 XW_PAIR(size, XW_BEGINS), xw_netns(&sk->__sk_common));
+			 XW_PAIR(size, XW_SENDING_BEGINS), xw_netns(&sk->__sk_common));
 }
 
 #define XW_UNSENT(size, bytes)                                                                     \
-	((bytes) > 0 ? XW_PAIR((size) - (bytes), XW_SHORTENS) : XW_PAIR(size, XW_CANCELS))
+	((bytes) > 0 ? XW_PAIR((size) - (bytes), XW_SENDING_SHORTENS) : XW_PAIR(size, XW_SENDING_CANCELS))
 
 /* Mostly all of it was sent. Only if not is that told. */
 static __always_inline void xw_sent(u64 *ctx, struct sock *sk, u32 size)
@@ -279,7 +274,7 @@ static __always_inline void xw_datagram_sent(struct sk_buff *skb, u32 protocol_a
 
 	if (bytes)
 		XW_EVENT(XW_SEND, XW_TID, 0, (u64)skb->sk, xw_packet(skb, true),
-			 XW_PAIR(bytes, XW_BEGINS), xw_netns(&skb->sk->__sk_common));
+			 XW_PAIR(bytes, XW_SENDING_BEGINS), xw_netns(&skb->sk->__sk_common));
 }
 
 XW_PROGRAM("fentry", ip_send_skb)
@@ -321,7 +316,7 @@ static __always_inline void xw_unix(enum xw_kind kind, u64 *ctx, u64 pair)
 static __always_inline void xw_unix_sends(u64 *ctx, u32 size)
 {
 	if (size)
-		xw_unix(XW_SEND, ctx, XW_PAIR(size, XW_BEGINS));
+		xw_unix(XW_SEND, ctx, XW_PAIR(size, XW_SENDING_BEGINS));
 }
 
 static __always_inline void xw_unix_sent(u64 *ctx, u32 size)
@@ -486,10 +481,6 @@ XW_PROGRAM("tp_btf", tcp_retransmit_synack)
 		 xw_connection(&request->__req_common), xw_netns(&request->__req_common));
 }
 
-/* Refusal of crates/trace/src/event.rs. */
-#define XW_ACCEPT_QUEUE 1
-#define XW_TIME_WAIT 2
-
 /* Of byte 13 of TCP's header. */
 #define XW_SYN 0x02
 #define XW_RST 0x04
@@ -515,7 +506,7 @@ XW_PROGRAM("fentry", tcp_conn_request)
 	struct sock *listener = (void *)ctx[2];
 
 	if (xw_full(listener))
-		XW_EVENT(XW_SYN_DROP, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
+		XW_EVENT(XW_SYN_DROP, XW_TID, XW_REFUSAL_ACCEPT_QUEUE, (u64)listener,
 			 xw_packet((void *)ctx[3], false),
 			 XW_PAIR(listener->sk_ack_backlog, xw_netns(&listener->__sk_common)));
 }
@@ -529,7 +520,7 @@ XW_PROGRAM("fentry", tcp_check_req)
 	struct request_sock *request = (void *)ctx[2];
 
 	if (xw_full(listener) && (xw_flags(skb->head + skb->transport_header) & XW_FLAGS) == XW_ACK)
-		XW_EVENT(XW_SYN_DROP, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
+		XW_EVENT(XW_SYN_DROP, XW_TID, XW_REFUSAL_ACCEPT_QUEUE, (u64)listener,
 			 xw_connection(&request->__req_common),
 			 XW_PAIR(listener->sk_ack_backlog, xw_netns(&listener->__sk_common)));
 }
@@ -543,6 +534,6 @@ XW_PROGRAM("fexit", tcp_timewait_state_process)
 
 	bpf_get_func_ret(ctx, &result);
 	if ((xw_flags((void *)ctx[2]) & XW_FLAGS) == XW_SYN && (u32)result != 3)
-		XW_EVENT(XW_SYN_DROP, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left),
+		XW_EVENT(XW_SYN_DROP, XW_TID, XW_REFUSAL_TIME_WAIT, (u64)left, xw_connection(left),
 			 XW_PAIR(0, xw_netns(left)));
 }

@@ -31,7 +31,7 @@ XW_PROGRAM("fentry", pipe_write)
 		return;
 	xw_call_begins();
 	xw_pipe_sleeps[XW_TID & (XW_CALLS - 1)] = xw_sleeps();
-	xw_pipe(XW_PIPE_WRITE, ctx, size, XW_BEGINS);
+	xw_pipe(XW_PIPE_WRITE, ctx, size, XW_SENDING_BEGINS);
 }
 
 XW_PROGRAM("fexit", pipe_write_end)
@@ -43,7 +43,7 @@ XW_PROGRAM("fexit", pipe_write_end)
 	if (xw_slept(xw_pipe_sleeps[XW_TID & (XW_CALLS - 1)], xw_sleeps()))
 		XW_EVENT(XW_PIPE_FULL, XW_TID, 0, inode->i_ino, XW_PAIR(inode->i_sb->s_dev, lasted));
 	if (left)
-		xw_pipe(XW_PIPE_WRITE, ctx, left, xw_moved(ctx) > 0 ? XW_SHORTENS : XW_CANCELS);
+		xw_pipe(XW_PIPE_WRITE, ctx, left, xw_moved(ctx) > 0 ? XW_SENDING_SHORTENS : XW_SENDING_CANCELS);
 }
 
 XW_PROGRAM("fentry", pipe_read_begin)

@@ -32,19 +32,19 @@ static __always_inline bool xw_throttled(struct task_struct *task)
 	return count > 0;
 }
 
-/* State of crates/trace/src/event.rs, of task_struct.__state (include/linux/sched.h): 0x402 is
- * TASK_IDLE, 2 TASK_UNINTERRUPTIBLE, 4 __TASK_STOPPED, 8 __TASK_TRACED, 0x80 TASK_DEAD. */
+/* enum xw_state, of task_struct.__state (include/linux/sched.h): 0x402 is TASK_IDLE,
+ * 2 TASK_UNINTERRUPTIBLE, 4 __TASK_STOPPED, 8 __TASK_TRACED, 0x80 TASK_DEAD. */
 static __always_inline s8 xw_left_in(struct task_struct *task, bool preempted, u32 state)
 {
 	if (!state || preempted)
-		return task->pid && xw_throttled(task) ? 5 : 0;
+		return task->pid && xw_throttled(task) ? XW_STATE_THROTTLED : XW_STATE_RUNNABLE;
 	if ((state & 0x402) == 0x402)
-		return 1;
+		return XW_STATE_SLEEPING;
 	if (state & 0x2)
-		return 2;
+		return XW_STATE_BLOCKED;
 	if (state & 0xc)
-		return 3;
-	return state & 0x80 ? 4 : 1;
+		return XW_STATE_STOPPED;
+	return state & 0x80 ? XW_STATE_DEAD : XW_STATE_SLEEPING;
 }
 
 XW_PROGRAM("tp_btf", sched_switch)
@@ -58,9 +58,8 @@ XW_PROGRAM("tp_btf", sched_waking)
 {
 	struct task_struct *task = (void *)ctx[0];
 
-	/* The CPU that it ran on last: if it is given to another one, that is told before it is able to run. 8 and 16 are
-	 * Quota of crates/wire/src/event.rs. */
-	XW_EVENT(XW_WAKE, XW_TID, xw_context() | (xw_throttled(task) ? 16 : 8),
+	/* The CPU that it ran on last: if it is given to another one, that is told before it is able to run. */
+	XW_EVENT(XW_WAKE, XW_TID, xw_context() | (xw_throttled(task) ? XW_QUOTA_USED_UP : XW_QUOTA_LEFT),
 		 XW_PAIR(task->pid, task->thread_info.cpu + 1));
 }
 
@@ -142,7 +141,7 @@ XW_PROGRAM("tp_btf", softirq_exit)
 
 /* Interrupts that no device's handler is called for, by their vectors: arch/x86/include/asm/trace/irq_vectors.h. A
  * thread that the local timer wakes above another was not woken by that one. */
-#define XW_VECTOR(vector) (0x10000 | (u32)(vector))
+#define XW_VECTOR(vector) (XW_VECTORS | (u32)(vector))
 
 XW_PROGRAM("tp_btf", local_timer_entry)
 {

@@ -109,7 +109,10 @@ impl Highest {
     /// Of a trace: its events are gone through once more, if it says that it has such.
     pub fn of(trace: &Trace) -> Self {
         let recorded = |domain: &xweave_trace::Domain| {
-            domain.events.iter().any(|group| Some(group.as_str()) == Kind::CpuFrequency.group())
+            domain
+                .events
+                .iter()
+                .any(|group| Some(group.as_str()) == Kind::CpuFrequency.group().map(|of| of.name()))
         };
         let mut highest = Self::default();
         if trace.manifest().domains.iter().any(recorded) {

@@ -22,7 +22,12 @@ impl Kinds {
     /// The groups that they are of, each once.
     pub(crate) fn groups(self) -> Vec<String> {
         let kinds = Kind::ALL.into_iter().filter(|kind| self.has(*kind));
-        kinds.filter_map(Kind::group).collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect()
+        kinds
+            .filter_map(|kind| Some(kind.group()?.name()))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     fn has(self, kind: Kind) -> bool {

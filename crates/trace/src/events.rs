@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use parquet::data_type::ByteArray;
 use rustc_hash::FxHashMap;
+use xweave_event::Member;
 use xweave_text as text;
 
 use crate::{
     damage::Damage,
-    event::{Event, Kind, Name, Names, member},
+    event::{Event, Kind, Name, Names},
     meanings::{BLOCK, Meanings, Seen},
     segments::{Line, domain_numbers},
     table::{Column, InTurn, Values, Wanted},
@@ -23,12 +24,12 @@ const NAME: usize = 256;
 /// Columns that follow them, which a table that another program made may lack.
 pub(crate) const OPTIONAL: [&str; 6] = ["other", "object", "position", "bytes", "code", "name"];
 
-/// Members of each kind, by its number.
+/// Members of each kind in which 0 says something, by its number.
 const MEMBERS: [u8; Kind::ALL.len()] = {
     let mut members = [0; Kind::ALL.len()];
     let mut at = 0;
     while at < members.len() {
-        members[at] = Kind::ALL[at].members();
+        members[at] = Kind::ALL[at].known();
         at += 1;
     }
     members
@@ -75,11 +76,11 @@ impl Line for Event {
             cpus.all(events, |event| event.cpu.cast_signed());
             kinds_of.all(events, |event| event.kind as u32);
             tids.all(events, |event| event.tid.cast_signed());
-            others.some(events, member::OTHER, |event| event.other.cast_signed());
-            objects.some(events, member::OBJECT, |event| event.object.cast_signed());
-            positions.some(events, member::POSITION, |event| event.position.cast_signed());
-            sizes.some(events, member::BYTES, |event| event.bytes.cast_signed());
-            codes.some(events, member::CODE, |event| event.code);
+            others.some(events, Member::Other as u8, |event| event.other.cast_signed());
+            objects.some(events, Member::Object as u8, |event| event.object.cast_signed());
+            positions.some(events, Member::Position as u8, |event| event.position.cast_signed());
+            sizes.some(events, Member::Bytes as u8, |event| event.bytes.cast_signed());
+            codes.some(events, Member::Code as u8, |event| event.code);
             named.some(events, 0, |event| event.name);
         }
         let named = named.map(&mut place);

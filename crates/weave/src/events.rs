@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use xweave_aspect::Code;
 use xweave_code::bpf::{ObjectEditor, Relocations, Unmet};
 use xweave_code::declare::declare;
 use xweave_code::{Function, Kernel};
-use xweave_wire::event::Kind;
+use xweave_event::{Group, Kind, c_header};
 use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
 use crate::compile::Compiler;
@@ -20,72 +21,22 @@ use crate::payload::PayloadKey;
 use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
-pub(crate) const SOURCES: [(&str, &str); 11] = [
-    ("events/event.h", include_str!("../../../bpf/events/event.h")),
-    ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
-    ("events/block.h", include_str!("../../../bpf/events/block.h")),
-    ("events/net.h", include_str!("../../../bpf/events/net.h")),
-    ("events/key.h", include_str!("../../../bpf/events/key.h")),
-    ("events/slept.h", include_str!("../../../bpf/events/slept.h")),
-    ("events/pipe.h", include_str!("../../../bpf/events/pipe.h")),
-    ("events/fault.h", include_str!("../../../bpf/events/fault.h")),
-    ("events/vm.h", include_str!("../../../bpf/events/vm.h")),
-    ("events/syscalls.h", include_str!("../../../bpf/events/syscalls.h")),
-    ("events/power.h", include_str!("../../../bpf/events/power.h")),
-];
-
-/// Events that are recorded together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Group {
-    /// Who runs: processors, threads, interrupts, futexes.
-    Sched,
-    /// Accesses to disks, and page faults that wait for them.
-    Block,
-    /// What sockets send and receive, TCP's connections, and pipes.
-    Net,
-    /// The vCPUs of KVM.
-    Vm,
-    /// System calls.
-    Syscalls,
-    /// Idle states and frequencies of processors.
-    Power,
-}
-
-impl Group {
-    /// All of them.
-    pub const ALL: [Self; 6] = [Self::Sched, Self::Block, Self::Net, Self::Vm, Self::Syscalls, Self::Power];
-
-    /// As the user calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sched => "sched",
-            Self::Block => "block",
-            Self::Net => "net",
-            Self::Vm => "vm",
-            Self::Syscalls => "syscalls",
-            Self::Power => "power",
-        }
-    }
-
-    /// The groups of a list (`sched,block`), each once; `all` stands for all of them.
-    ///
-    /// # Errors
-    ///
-    /// [`UnknownGroup`]
-    pub fn list(text: &str) -> Result<Vec<Self>, UnknownGroup> {
-        let mut groups = Vec::new();
-        for word in text.split(',').map(str::trim) {
-            match (word, Self::ALL.into_iter().find(|group| group.name() == word)) {
-                ("all", _) => groups.extend(Self::ALL),
-                (_, Some(group)) => groups.push(group),
-                (_, None) => return Err(UnknownGroup(word.to_owned())),
-            }
-        }
-        groups.sort();
-        groups.dedup();
-        Ok(groups)
-    }
-}
+pub(crate) static SOURCES: LazyLock<[(&str, &str); 12]> = LazyLock::new(|| {
+    [
+        ("events/kinds.h", c_header()),
+        ("events/event.h", include_str!("../../../bpf/events/event.h")),
+        ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
+        ("events/block.h", include_str!("../../../bpf/events/block.h")),
+        ("events/net.h", include_str!("../../../bpf/events/net.h")),
+        ("events/key.h", include_str!("../../../bpf/events/key.h")),
+        ("events/slept.h", include_str!("../../../bpf/events/slept.h")),
+        ("events/pipe.h", include_str!("../../../bpf/events/pipe.h")),
+        ("events/fault.h", include_str!("../../../bpf/events/fault.h")),
+        ("events/vm.h", include_str!("../../../bpf/events/vm.h")),
+        ("events/syscalls.h", include_str!("../../../bpf/events/syscalls.h")),
+        ("events/power.h", include_str!("../../../bpf/events/power.h")),
+    ]
+});
 
 /// What events are to be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,14 +64,8 @@ impl EventChoice {
     }
 }
 
-/// A name that is no group's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no group of events `{0}`: write some of {names}, or all", names = Group::ALL.map(Group::name).join(","))]
-pub struct UnknownGroup(String);
-
 /// A probe.
 struct Probe {
-    group: Group,
     kind: Kind,
     /// The program's name in [`SOURCES`].
     program: &'static str,
@@ -138,8 +83,8 @@ struct Probe {
     reads: usize,
 }
 
-const fn probe(group: Group, hook: Hook, kind: Kind, program: &'static str) -> Probe {
-    Probe { group, kind, program, hook, place: None, renamed: None, replaced: false, unless: None, reads: 0 }
+const fn probe(hook: Hook, kind: Kind, program: &'static str) -> Probe {
+    Probe { kind, program, hook, place: None, renamed: None, replaced: false, unless: None, reads: 0 }
 }
 
 impl Probe {
@@ -173,122 +118,118 @@ impl Probe {
         self
     }
 
+    /// The group that it is recorded with: threads' names come with all of them, and are told where threads are.
+    fn group(&self) -> Group {
+        self.kind.group().unwrap_or(Group::Sched)
+    }
+
     fn place(&self) -> &'static str {
         self.place.unwrap_or(self.program)
     }
 }
 
 const PROBES: [Probe; 90] = {
-    use Group::{Block, Net, Power, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
-        probe(Sched, Tracepoint, Kind::Switch, "sched_switch").reads(4),
-        probe(Sched, Tracepoint, Kind::Wake, "sched_waking").reads(1),
-        probe(Sched, Tracepoint, Kind::Migrate, "sched_migrate_task").reads(2),
-        probe(Sched, Tracepoint, Kind::Fork, "sched_process_fork").reads(2),
-        probe(Sched, Tracepoint, Kind::Thread, "task_rename").reads(2),
-        probe(Sched, Tracepoint, Kind::Exit, "sched_process_exit").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_handler_entry").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqExit, "irq_handler_exit").reads(1),
-        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_raise").reads(1),
-        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_entry").reads(1),
-        probe(Sched, Tracepoint, Kind::SoftirqExit, "softirq_exit").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "local_timer_entry").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqExit, "local_timer_exit").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "reschedule_entry").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqExit, "reschedule_exit").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_entry").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_exit").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_single_entry").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_single_exit").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_work_entry").reads(1),
-        probe(Sched, Tracepoint, Kind::IrqExit, "irq_work_exit").reads(1),
-        probe(Sched, Entry, Kind::LockWait, "futex_wait_begin").reads(1).at("futex_wait"),
-        probe(Sched, Return, Kind::LockAcquired, "futex_wait_end").reads(1).at("futex_wait"),
-        probe(Sched, Entry, Kind::LockWake, "futex_wake").reads(1),
-        probe(Block, Tracepoint, Kind::DiskQueue, "block_bio_queue").reads(1),
-        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_backmerge").reads(1),
-        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_frontmerge").reads(1),
-        probe(Block, Tracepoint, Kind::DiskMerge, "block_rq_merge").reads(1),
-        probe(Block, Tracepoint, Kind::DiskIssue, "block_rq_issue").reads(1),
-        probe(Block, Tracepoint, Kind::DiskComplete, "block_rq_complete").reads(3),
-        probe(Block, Tracepoint, Kind::DiskComplete, "block_bio_complete").reads(2),
-        probe(Block, Tracepoint, Kind::DiskRemap, "block_bio_remap").reads(3),
-        probe(Block, Entry, Kind::PageFault, "filemap_fault").reads(1),
-        probe(Block, Return, Kind::PageFault, "filemap_fault_end").at("filemap_fault").replaced(),
-        probe(Block, Entry, Kind::SwapIn, "do_swap_page"),
-        probe(Block, Return, Kind::SwapIn, "do_swap_page_end").at("do_swap_page").replaced(),
-        probe(Net, Entry, Kind::Send, "tcp_sendmsg_locked").reads(3),
-        probe(Net, Return, Kind::Send, "tcp_sendmsg_end").reads(3).at("tcp_sendmsg_locked").replaced(),
+        probe(Tracepoint, Kind::Switch, "sched_switch").reads(4),
+        probe(Tracepoint, Kind::Wake, "sched_waking").reads(1),
+        probe(Tracepoint, Kind::Migrate, "sched_migrate_task").reads(2),
+        probe(Tracepoint, Kind::Fork, "sched_process_fork").reads(2),
+        probe(Tracepoint, Kind::Thread, "task_rename").reads(2),
+        probe(Tracepoint, Kind::Exit, "sched_process_exit").reads(1),
+        probe(Tracepoint, Kind::IrqEnter, "irq_handler_entry").reads(1),
+        probe(Tracepoint, Kind::IrqExit, "irq_handler_exit").reads(1),
+        probe(Tracepoint, Kind::SoftirqEnter, "softirq_raise").reads(1),
+        probe(Tracepoint, Kind::SoftirqEnter, "softirq_entry").reads(1),
+        probe(Tracepoint, Kind::SoftirqExit, "softirq_exit").reads(1),
+        probe(Tracepoint, Kind::IrqEnter, "local_timer_entry").reads(1),
+        probe(Tracepoint, Kind::IrqExit, "local_timer_exit").reads(1),
+        probe(Tracepoint, Kind::IrqEnter, "reschedule_entry").reads(1),
+        probe(Tracepoint, Kind::IrqExit, "reschedule_exit").reads(1),
+        probe(Tracepoint, Kind::IrqEnter, "call_function_entry").reads(1),
+        probe(Tracepoint, Kind::IrqExit, "call_function_exit").reads(1),
+        probe(Tracepoint, Kind::IrqEnter, "call_function_single_entry").reads(1),
+        probe(Tracepoint, Kind::IrqExit, "call_function_single_exit").reads(1),
+        probe(Tracepoint, Kind::IrqEnter, "irq_work_entry").reads(1),
+        probe(Tracepoint, Kind::IrqExit, "irq_work_exit").reads(1),
+        probe(Entry, Kind::LockWait, "futex_wait_begin").reads(1).at("futex_wait"),
+        probe(Return, Kind::LockAcquired, "futex_wait_end").reads(1).at("futex_wait"),
+        probe(Entry, Kind::LockWake, "futex_wake").reads(1),
+        probe(Tracepoint, Kind::DiskQueue, "block_bio_queue").reads(1),
+        probe(Tracepoint, Kind::DiskMerge, "block_bio_backmerge").reads(1),
+        probe(Tracepoint, Kind::DiskMerge, "block_bio_frontmerge").reads(1),
+        probe(Tracepoint, Kind::DiskMerge, "block_rq_merge").reads(1),
+        probe(Tracepoint, Kind::DiskIssue, "block_rq_issue").reads(1),
+        probe(Tracepoint, Kind::DiskComplete, "block_rq_complete").reads(3),
+        probe(Tracepoint, Kind::DiskComplete, "block_bio_complete").reads(2),
+        probe(Tracepoint, Kind::DiskRemap, "block_bio_remap").reads(3),
+        probe(Entry, Kind::PageFault, "filemap_fault").reads(1),
+        probe(Return, Kind::PageFault, "filemap_fault_end").at("filemap_fault").replaced(),
+        probe(Entry, Kind::SwapIn, "do_swap_page"),
+        probe(Return, Kind::SwapIn, "do_swap_page_end").at("do_swap_page").replaced(),
+        probe(Entry, Kind::Send, "tcp_sendmsg_locked").reads(3),
+        probe(Return, Kind::Send, "tcp_sendmsg_end").reads(3).at("tcp_sendmsg_locked").replaced(),
         // From 6.5 on, tcp_sendmsg_locked sends pages too.
-        probe(Net, Entry, Kind::Send, "do_tcp_sendpages").reads(4).replaced(),
-        probe(Net, Return, Kind::Send, "tcp_sendpages_end").reads(4).at("do_tcp_sendpages").replaced(),
+        probe(Entry, Kind::Send, "do_tcp_sendpages").reads(4).replaced(),
+        probe(Return, Kind::Send, "tcp_sendpages_end").reads(4).at("do_tcp_sendpages").replaced(),
         // Kernels may be without MPTCP, and those before 6.0 without tcp_read_done.
-        probe(Net, Entry, Kind::Send, "mptcp_sendmsg").reads(3).replaced(),
-        probe(Net, Return, Kind::Send, "mptcp_sendmsg_end").reads(3).at("mptcp_sendmsg").replaced(),
-        probe(Net, Entry, Kind::Receive, "mptcp_recvmsg_begin").at("mptcp_recvmsg").replaced(),
-        probe(Net, Return, Kind::Receive, "mptcp_recvmsg").reads(1).replaced(),
-        probe(Net, Return, Kind::Receive, "tcp_read_sock").reads(1),
-        probe(Net, Entry, Kind::Receive, "tcp_read_done").reads(2).replaced(),
-        probe(Net, Entry, Kind::Receive, "tcp_recvmsg_begin").at("tcp_recvmsg").replaced(),
-        probe(Net, Return, Kind::Receive, "tcp_recvmsg").reads(1),
-        probe(Net, Entry, Kind::Receive, "tcp_splice_read_begin").at("tcp_splice_read").replaced(),
-        probe(Net, Return, Kind::Receive, "tcp_splice_read").reads(1),
-        probe(Net, Entry, Kind::Send, "ip_send_skb").reads(2),
-        probe(Net, Entry, Kind::Send, "ip6_send_skb").reads(1),
-        probe(Net, Entry, Kind::Receive, "skb_consume_udp").reads(3),
-        probe(Net, Entry, Kind::Send, "unix_stream_sendmsg").reads(3),
-        probe(Net, Return, Kind::Send, "unix_stream_sendmsg_end")
-            .reads(3)
-            .at("unix_stream_sendmsg")
-            .replaced(),
+        probe(Entry, Kind::Send, "mptcp_sendmsg").reads(3).replaced(),
+        probe(Return, Kind::Send, "mptcp_sendmsg_end").reads(3).at("mptcp_sendmsg").replaced(),
+        probe(Entry, Kind::Receive, "mptcp_recvmsg_begin").at("mptcp_recvmsg").replaced(),
+        probe(Return, Kind::Receive, "mptcp_recvmsg").reads(1).replaced(),
+        probe(Return, Kind::Receive, "tcp_read_sock").reads(1),
+        probe(Entry, Kind::Receive, "tcp_read_done").reads(2).replaced(),
+        probe(Entry, Kind::Receive, "tcp_recvmsg_begin").at("tcp_recvmsg").replaced(),
+        probe(Return, Kind::Receive, "tcp_recvmsg").reads(1),
+        probe(Entry, Kind::Receive, "tcp_splice_read_begin").at("tcp_splice_read").replaced(),
+        probe(Return, Kind::Receive, "tcp_splice_read").reads(1),
+        probe(Entry, Kind::Send, "ip_send_skb").reads(2),
+        probe(Entry, Kind::Send, "ip6_send_skb").reads(1),
+        probe(Entry, Kind::Receive, "skb_consume_udp").reads(3),
+        probe(Entry, Kind::Send, "unix_stream_sendmsg").reads(3),
+        probe(Return, Kind::Send, "unix_stream_sendmsg_end").reads(3).at("unix_stream_sendmsg").replaced(),
         // From 6.5 on, unix_stream_sendmsg sends pages too.
-        probe(Net, Entry, Kind::Send, "unix_stream_sendpage").reads(4).replaced(),
-        probe(Net, Return, Kind::Send, "unix_stream_sendpage_end")
-            .reads(4)
-            .at("unix_stream_sendpage")
-            .replaced(),
-        probe(Net, Entry, Kind::Receive, "unix_stream_recvmsg_begin").at("unix_stream_recvmsg").replaced(),
-        probe(Net, Return, Kind::Receive, "unix_stream_recvmsg").reads(1),
-        probe(Net, Entry, Kind::Receive, "unix_stream_splice_read_begin")
-            .at("unix_stream_splice_read")
-            .replaced(),
-        probe(Net, Return, Kind::Receive, "unix_stream_splice_read").reads(1),
+        probe(Entry, Kind::Send, "unix_stream_sendpage").reads(4).replaced(),
+        probe(Return, Kind::Send, "unix_stream_sendpage_end").reads(4).at("unix_stream_sendpage").replaced(),
+        probe(Entry, Kind::Receive, "unix_stream_recvmsg_begin").at("unix_stream_recvmsg").replaced(),
+        probe(Return, Kind::Receive, "unix_stream_recvmsg").reads(1),
+        probe(Entry, Kind::Receive, "unix_stream_splice_read_begin").at("unix_stream_splice_read").replaced(),
+        probe(Return, Kind::Receive, "unix_stream_splice_read").reads(1),
         // From 6.15 on, FIFOs have functions of their own, which call those of pipes.
-        probe(Net, Entry, Kind::PipeWrite, "pipe_write").reads(2).or("anon_pipe_write"),
-        probe(Net, Return, Kind::PipeFull, "pipe_write_end")
+        probe(Entry, Kind::PipeWrite, "pipe_write").reads(2).or("anon_pipe_write"),
+        probe(Return, Kind::PipeFull, "pipe_write_end")
             .reads(2)
             .at("pipe_write")
             .or("anon_pipe_write")
             .replaced(),
-        probe(Net, Entry, Kind::PipeRead, "pipe_read_begin").at("pipe_read").or("anon_pipe_read").replaced(),
-        probe(Net, Return, Kind::PipeRead, "pipe_read").reads(1).or("anon_pipe_read"),
-        probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state").reads(3),
-        probe(Net, Entry, Kind::Socket, "tcp_connect").reads(1),
-        probe(Net, Entry, Kind::Accept, "security_sock_graft").reads(1).replaced(),
-        probe(Net, Return, Kind::Accept, "inet_csk_accept").unless("security_sock_graft"),
-        probe(Net, Entry, Kind::Retransmit, "__tcp_retransmit_skb"),
-        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb").reads(1),
-        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack").reads(2),
-        probe(Net, Entry, Kind::SynDrop, "tcp_conn_request").reads(4),
-        probe(Net, Entry, Kind::SynDrop, "tcp_check_req").reads(3),
-        probe(Net, Return, Kind::SynDrop, "tcp_timewait_state_process").reads(3),
-        probe(Net, Entry, Kind::Key, "key_ip_send_skb").reads(2).at("ip_send_skb"),
-        probe(Net, Entry, Kind::Key, "key_ip6_send_skb").reads(1).at("ip6_send_skb").replaced(),
-        probe(Net, Entry, Kind::Key, "key_tcp_sendmsg").reads(3).at("tcp_sendmsg_locked"),
-        probe(Net, Return, Kind::Key, "key_udp_recvmsg").reads(2).at("udp_recvmsg"),
-        probe(Net, Return, Kind::Key, "key_udpv6_recvmsg").reads(2).at("udpv6_recvmsg").replaced(),
-        probe(Net, Return, Kind::Key, "key_tcp_recvmsg").reads(2).at("tcp_recvmsg"),
-        probe(Vm, Tracepoint, Kind::VmEnter, "kvm_entry").reads(1),
-        probe(Vm, Tracepoint, Kind::VmExit, "kvm_exit").reads(2),
-        probe(Vm, Tracepoint, Kind::VmHalt, "kvm_vcpu_wakeup").reads(2),
-        probe(Vm, Tracepoint, Kind::VmInject, "kvm_inj_virq").reads(1),
-        probe(Syscalls, Tracepoint, Kind::SyscallEnter, "sys_enter").reads(2),
-        probe(Syscalls, Tracepoint, Kind::SyscallExit, "sys_exit").reads(2),
-        probe(Power, Tracepoint, Kind::CpuIdle, "cpu_idle").reads(1),
+        probe(Entry, Kind::PipeRead, "pipe_read_begin").at("pipe_read").or("anon_pipe_read").replaced(),
+        probe(Return, Kind::PipeRead, "pipe_read").reads(1).or("anon_pipe_read"),
+        probe(Tracepoint, Kind::Socket, "inet_sock_set_state").reads(3),
+        probe(Entry, Kind::Socket, "tcp_connect").reads(1),
+        probe(Entry, Kind::Accept, "security_sock_graft").reads(1).replaced(),
+        probe(Return, Kind::Accept, "inet_csk_accept").unless("security_sock_graft"),
+        probe(Entry, Kind::Retransmit, "__tcp_retransmit_skb"),
+        probe(Tracepoint, Kind::Retransmit, "tcp_retransmit_skb").reads(1),
+        probe(Tracepoint, Kind::Retransmit, "tcp_retransmit_synack").reads(2),
+        probe(Entry, Kind::SynDrop, "tcp_conn_request").reads(4),
+        probe(Entry, Kind::SynDrop, "tcp_check_req").reads(3),
+        probe(Return, Kind::SynDrop, "tcp_timewait_state_process").reads(3),
+        probe(Entry, Kind::Key, "key_ip_send_skb").reads(2).at("ip_send_skb"),
+        probe(Entry, Kind::Key, "key_ip6_send_skb").reads(1).at("ip6_send_skb").replaced(),
+        probe(Entry, Kind::Key, "key_tcp_sendmsg").reads(3).at("tcp_sendmsg_locked"),
+        probe(Return, Kind::Key, "key_udp_recvmsg").reads(2).at("udp_recvmsg"),
+        probe(Return, Kind::Key, "key_udpv6_recvmsg").reads(2).at("udpv6_recvmsg").replaced(),
+        probe(Return, Kind::Key, "key_tcp_recvmsg").reads(2).at("tcp_recvmsg"),
+        probe(Tracepoint, Kind::VmEnter, "kvm_entry").reads(1),
+        probe(Tracepoint, Kind::VmExit, "kvm_exit").reads(2),
+        probe(Tracepoint, Kind::VmHalt, "kvm_vcpu_wakeup").reads(2),
+        probe(Tracepoint, Kind::VmInject, "kvm_inj_virq").reads(1),
+        probe(Tracepoint, Kind::SyscallEnter, "sys_enter").reads(2),
+        probe(Tracepoint, Kind::SyscallExit, "sys_exit").reads(2),
+        probe(Tracepoint, Kind::CpuIdle, "cpu_idle").reads(1),
         // From 6.1 on.
-        probe(Power, Tracepoint, Kind::CpuIdleMiss, "cpu_idle_miss").reads(3).replaced(),
-        probe(Power, Tracepoint, Kind::CpuFrequency, "cpu_frequency").reads(2),
+        probe(Tracepoint, Kind::CpuIdleMiss, "cpu_idle_miss").reads(3).replaced(),
+        probe(Tracepoint, Kind::CpuFrequency, "cpu_frequency").reads(2),
     ]
 };
 
@@ -407,7 +348,7 @@ pub(crate) fn draft(
     let fitting = Fitting { kernel, object, relocations: Relocations::read(&object.elf)? };
     let asked = |probe: &Probe| probe.kind != Kind::Key || key.is_some();
     for group in groups {
-        let probes = || PROBES.iter().filter(|probe| probe.group == *group && asked(probe));
+        let probes = || PROBES.iter().filter(|probe| probe.group() == *group && asked(probe));
         if *group == Group::Vm && !probes().any(|probe| find(kernel, probe).is_some()) {
             found.left_out.push("events vm are not recorded: KVM is not loaded".to_owned());
             continue;
@@ -558,7 +499,7 @@ fn text(kernels: &[&Kernel]) -> Result<Text, Error> {
         return Err(Error::BitField(first.clone()));
     }
     let mut text = format!("#include \"{}\"\n#include \"{}\"\n", prelude::TYPES.0, emit::KERNEL);
-    for (name, _) in SOURCES {
+    for (name, _) in SOURCES.iter() {
         let _ = writeln!(text, "#include \"{name}\"");
     }
     Ok(Text { programs: text, types: types.text, headers: Vec::new() })
@@ -567,23 +508,6 @@ fn text(kernels: &[&Kernel]) -> Result<Text, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kinds_that_a_probe_tells_of_are_those_of_its_group() {
-        for probe in PROBES.iter().filter(|probe| probe.kind != Kind::Thread) {
-            assert_eq!(probe.kind.group(), Some(probe.group.name()), "{}", probe.program);
-        }
-    }
-
-    #[test]
-    fn groups_are_read_each_once() {
-        assert_eq!(Group::list("block, sched,block"), Ok(vec![Group::Sched, Group::Block]));
-        assert_eq!(Group::list("all"), Ok(Group::ALL.to_vec()));
-        for wrong in ["", "sched,", "scheduler"] {
-            let said = Group::list(wrong).unwrap_err().to_string();
-            assert!(said.contains("sched,block,net,vm,syscalls,power"), "{said}");
-        }
-    }
 
     #[test]
     fn each_probe_is_in_the_source_and_each_program_is_a_probe() {
@@ -599,16 +523,6 @@ mod tests {
             assert!(written.contains(&line.as_str()), "{line}");
         }
         assert_eq!(written.len(), PROBES.len());
-    }
-
-    #[test]
-    fn the_source_counts_kinds_as_the_protocol_does() {
-        let numbers =
-            SOURCES[0].1.split("enum xw_kind {").nth(1).and_then(|text| text.split('}').next()).unwrap();
-        let names: Vec<_> = numbers.split(',').map(|name| name.trim().to_lowercase()).collect();
-        let expected: Vec<_> = Kind::ALL.iter().map(|kind| format!("xw_{kind}")).collect();
-        assert_eq!(names[..names.len() - 1], expected[..expected.len() - 1]);
-        assert_eq!(Kind::ALL.last(), Some(&Kind::Other));
     }
 
     /// The body of a program, in the sources.

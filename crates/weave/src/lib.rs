@@ -76,12 +76,13 @@ pub use draft::{
 pub use drafting::{PortableText, complaints, draft, each_once, judge};
 pub use error::Error;
 pub use event_object::{EventConstants, EventObject, ProbeParameters};
-pub use events::{EventChoice, EventSource, Events, Group, UnknownGroup, events};
+pub use events::{EventChoice, EventSource, Events, events};
 pub use kernel_files::{CodeError, KernelFiles};
 pub use payload::{NoKey, PayloadKey};
 pub use program_object::{Library, ObjectProgram, ProgramKey, ProgramObject};
 pub use reference::prune;
 pub use refusal::refusal;
+pub use xweave_event::{Group, UnknownGroup};
 
 use std::path::PathBuf;
 
