@@ -135,6 +135,9 @@ const SENDING: &str = "when: [`Sending`]";
 const CALL: &str = "how long ago the call began, in ns, at most 2,147,483,647";
 const INODE: &str = "its inode number";
 const DEVICE: &str = "the device of its file system (major << 20 \\| minor)";
+const DEVICE_NUMBER: &str = "the device's number (ifindex)";
+const FRAME: &str =
+    "what the frame is known by while it waits: the address of its `struct sk_buff` / 64, low 32 bits";
 const INTERRUPT: &str = "its number; 65536 plus the vector for those of the local timer and from other CPUs";
 const SOFTIRQ: &str = "its number";
 const LOCK: &str = "the lock's address";
@@ -329,12 +332,23 @@ catalogue! {
         object: u32 = "the CPU";
         bytes: u32 = "its frequency from now on, in kHz";
     }
-    39 Lost "lost" none "Events of this CPU were lost. A CPU tells of a loss with its next event, which may be long after." {
+    39 QdiscEnqueue "qdisc_enqueue" Net "A frame was put into the queueing discipline of a network device." {
+        position: maybe u64 = "the connection of TCP or UDP, as the frame's sender calls it";
+        object: u32 = DEVICE_NUMBER;
+        other: u32 = FRAME;
+        name: text = "the discipline's kind (`tbf`)";
+    }
+    40 QdiscDequeue "qdisc_dequeue" Net "A frame came out of the queueing discipline of a network device, to be sent." {
+        object: u32 = DEVICE_NUMBER;
+        other: u32 = FRAME;
+        name: text = "the device's name";
+    }
+    41 Lost "lost" none "Events of this CPU were lost. A CPU tells of a loss with its next event, which may be long after." {
         object: maybe u64 = "how long ago the last of them was, in ns";
         position: maybe u64 = "how long ago the first of them was, in ns";
         bytes: maybe u64 = "how many";
     }
-    40 Other "other" none "An event of another kind, which no probe of xweave's records." {
+    42 Other "other" none "An event of another kind, which no probe of xweave's records." {
         name: maybe added = "what its recorder calls it";
     }
 }
@@ -376,6 +390,11 @@ impl Kind {
             at += 1;
         }
         Some(size.next_multiple_of(8))
+    }
+
+    /// Whether it has a text.
+    pub fn has_name(self) -> bool {
+        self.fields().iter().any(|field| field.member == Member::Name)
     }
 
     /// Its members of which 0 says something, as bits of [`Member`].

@@ -481,6 +481,8 @@ impl Machine {
             | Kind::VmInject
             | Kind::Key
             | Kind::CpuIdleMiss
+            | Kind::QdiscEnqueue
+            | Kind::QdiscDequeue
             | Kind::Lost
             | Kind::Other => {}
         }

@@ -114,14 +114,17 @@ impl Order {
 
 /// Puts an event of the domain with that number into a trace's form.
 pub(crate) fn normal(recorded: &Recorded, domain: u8, time_ns: i64, writer: &mut Writer) -> Event {
-    let named = matches!(recorded.kind, Kind::Fork | Kind::Thread | Kind::PageFault);
     Event {
         object: recorded.object,
         position: recorded.position,
         bytes: recorded.bytes,
         other: recorded.other,
         code: recorded.code,
-        name: if named { writer.name_of(domain, &recorded.name()) } else { Default::default() },
+        name: if recorded.kind.has_name() {
+            writer.name_of(domain, &recorded.name())
+        } else {
+            Default::default()
+        },
         ..Event::new(recorded.kind, domain, time_ns, recorded.cpu.into(), recorded.tid)
     }
 }

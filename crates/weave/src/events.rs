@@ -21,13 +21,14 @@ use crate::payload::PayloadKey;
 use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
-pub(crate) static SOURCES: LazyLock<[(&str, &str); 12]> = LazyLock::new(|| {
+pub(crate) static SOURCES: LazyLock<[(&str, &str); 13]> = LazyLock::new(|| {
     [
         ("events/kinds.h", c_header()),
         ("events/event.h", include_str!("../../../bpf/events/event.h")),
         ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
         ("events/block.h", include_str!("../../../bpf/events/block.h")),
         ("events/net.h", include_str!("../../../bpf/events/net.h")),
+        ("events/qdisc.h", include_str!("../../../bpf/events/qdisc.h")),
         ("events/key.h", include_str!("../../../bpf/events/key.h")),
         ("events/slept.h", include_str!("../../../bpf/events/slept.h")),
         ("events/pipe.h", include_str!("../../../bpf/events/pipe.h")),
@@ -128,7 +129,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 90] = {
+const PROBES: [Probe; 92] = {
     use Hook::{Entry, Return, Tracepoint};
     [
         probe(Tracepoint, Kind::Switch, "sched_switch").reads(4),
@@ -214,6 +215,9 @@ const PROBES: [Probe; 90] = {
         probe(Entry, Kind::SynDrop, "tcp_conn_request").reads(4),
         probe(Entry, Kind::SynDrop, "tcp_check_req").reads(3),
         probe(Return, Kind::SynDrop, "tcp_timewait_state_process").reads(3),
+        // Kernels may be without CONFIG_NET_SCHED.
+        probe(Tracepoint, Kind::QdiscEnqueue, "qdisc_enqueue").reads(3),
+        probe(Tracepoint, Kind::QdiscDequeue, "qdisc_dequeue").reads(4),
         probe(Entry, Kind::Key, "key_ip_send_skb").reads(2).at("ip_send_skb"),
         probe(Entry, Kind::Key, "key_ip6_send_skb").reads(1).at("ip6_send_skb").replaced(),
         probe(Entry, Kind::Key, "key_tcp_sendmsg").reads(3).at("tcp_sendmsg_locked"),
