@@ -32,6 +32,7 @@ const STATES: Record<string, string> = {
   completion: 'disk',
   lock: 'lock',
   network: 'net',
+  qdisc: 'net',
   retransmit: 'net',
   exit: 'exit',
   halted: 'idle',

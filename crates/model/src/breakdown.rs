@@ -28,6 +28,7 @@ use crate::{
     disk::DiskId,
     machine::Machine,
     power::Power,
+    qdisc::QdiscId,
     thread::{Ended, Source, ThreadId, ThreadState},
     vcpu::CpuId,
     wait::WaitedFor,
@@ -50,6 +51,8 @@ pub enum Object {
         /// The thread that gave it away.
         holder: ThreadId,
     },
+    /// A queueing discipline of a network device.
+    Qdisc(QdiscId),
     /// Interrupts of a processor.
     Interrupts(CpuId),
     /// A vCPU, named as its guest does; the time is the host's.
@@ -92,6 +95,8 @@ pub enum TimeState {
     Completion,
     /// The lock was held.
     Lock,
+    /// A frame waited in a queueing discipline.
+    Qdisc,
     /// Something sent was on its way.
     Network,
     /// Something sent did not arrive: TCP waited before it sent it again.
@@ -122,6 +127,7 @@ impl TimeState {
             Self::Device => "device",
             Self::Completion => "completion",
             Self::Lock => "lock",
+            Self::Qdisc => "qdisc",
             Self::Network => "network",
             Self::Retransmit => "retransmit",
             Self::Exit => "exit",
@@ -255,7 +261,7 @@ pub fn breakdown_of_handshake(machine: &Machine, asks: EndId, from: i64, to: i64
     let Some(answers) = machine.connections.peer(asks) else { return Vec::new() };
     let service = machine.connections.service(asks);
     let mut walk = BackwardWalk::new(machine);
-    walk.repeat(asks, from, from, to, Transit::between(asks.domain, answers.domain, service));
+    walk.repeat(asks, from, from, to, Transit::between(asks, answers, service));
     walk.pieces()
 }
 

@@ -58,6 +58,13 @@ pub enum ObjectGroup {
     },
     /// A disk, by its name.
     Disk(String),
+    /// Queueing disciplines of a kind, at a network device.
+    Qdisc {
+        /// The kind: `tbf`.
+        kind: String,
+        /// The device's name.
+        device: String,
+    },
     /// Locks that such threads held.
     Locks(Box<ObjectGroup>),
     /// Interrupts of all processors.
@@ -78,7 +85,7 @@ pub enum ObjectGroup {
 
 impl ObjectGroup {
     /// What threads are for, as documents call it: `vcpu`, `vhost`, `kvm_pit`, `qemu`, `recorder`, `program` or `unnamed`; of
-    /// locks, those who hold them. None of disks, interrupts and connections.
+    /// locks, those who hold them. None of disks, queueing disciplines, interrupts and connections.
     pub fn role(&self) -> Option<&'static str> {
         Some(match self {
             Self::Vcpus { .. } => "vcpu",
@@ -89,7 +96,12 @@ impl ObjectGroup {
             Self::Threads { .. } => "program",
             Self::Nameless { .. } => "unnamed",
             Self::Locks(holder) => return holder.role(),
-            Self::Disk(_) | Self::Interrupts | Self::Link { .. } | Self::Peer { .. } | Self::Others => {
+            Self::Disk(_)
+            | Self::Qdisc { .. }
+            | Self::Interrupts
+            | Self::Link { .. }
+            | Self::Peer { .. }
+            | Self::Others => {
                 return None;
             }
         })

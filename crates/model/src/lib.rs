@@ -5,7 +5,7 @@
 //! thread.
 //!
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
-//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
+//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`qdisc`] which frames waited in queueing disciplines, [`guests`] who runs whom, [`vcpu`] when guests'
 //! processors were really theirs (`exit` why they were not), [`power`] idle states and frequencies, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says ([`between`] what lies between two [places](place) or more, `pair` from each to the next), `paths` are those that records tell of, [`passed`] where one was until when; [`explanation`] does it
 //! for a whole trace with the [`objects`] (`group` what is like others), [`parts`] adds up, [`delay`] what kept them, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once ([`mod@mean`] divides), [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
@@ -44,6 +44,7 @@ pub mod passed;
 mod paths;
 pub mod place;
 pub mod power;
+pub mod qdisc;
 pub mod recorded;
 mod sectors;
 pub mod sequence;

@@ -17,6 +17,7 @@ use crate::{
     lock::Waits,
     loss::Loss,
     power::{self, Highest, PowerOfCpu},
+    qdisc::Qdiscs,
     thread::{Ended, Source, ThreadId, Threads},
     vcpu::{CpuId, Guest, Vcpus},
     wait::{CallWaits, WaitedFor},
@@ -203,6 +204,8 @@ pub struct Machine {
     pub disks: Disks,
     /// Connections.
     pub connections: Connections,
+    /// Queueing disciplines.
+    pub qdiscs: Qdiscs,
     /// vCPUs.
     pub vcpus: Vcpus,
     /// Who recorded them.
@@ -304,6 +307,7 @@ impl Machine {
         self.threads.lose(had, id.cpu, from, to);
         self.vcpus.lose(from, had);
         self.disks.lose(id.domain, to);
+        self.qdiscs.lose(id.domain);
     }
 
     fn take(&mut self, event: &Event) {
@@ -451,6 +455,8 @@ impl Machine {
             }
             Kind::Retransmit => self.connections.repeat(event),
             Kind::SynDrop => self.connections.refuse(event),
+            Kind::QdiscEnqueue => self.qdiscs.enqueue(event),
+            Kind::QdiscDequeue => self.qdiscs.dequeue(event),
             Kind::PipeWrite => self.waits.pipe_write(event, id(tid)),
             Kind::PipeRead => {
                 if self.waits.pipe_read(event, id(tid)) {
@@ -481,8 +487,6 @@ impl Machine {
             | Kind::VmInject
             | Kind::Key
             | Kind::CpuIdleMiss
-            | Kind::QdiscEnqueue
-            | Kind::QdiscDequeue
             | Kind::Lost
             | Kind::Other => {}
         }
@@ -492,6 +496,7 @@ impl Machine {
     pub(crate) fn remembered(&self) -> usize {
         self.threads.len()
             + self.connections.remembered()
+            + self.qdiscs.remembered()
             + self.given.len()
             + self.waits.remembered()
             + self.cpus.len()
@@ -502,6 +507,7 @@ impl Machine {
         self.threads.forget_before(time);
         self.disks.forget_before(time);
         self.connections.forget_before(time);
+        self.qdiscs.forget_before(time);
         self.vcpus.forget_before(time);
         self.waits.forget_before(time);
         self.given.retain(|(_, woken), _| *woken >= time);

@@ -16,6 +16,7 @@ use crate::{
     guests::Guests,
     machine::Machine,
     power::Power,
+    qdisc::QdiscId,
     vcpu::CpuId,
     wait::WaitedFor,
 };
@@ -58,6 +59,8 @@ pub enum ObjectKind {
     Lock,
     /// The other end of a connection, of which there are no events.
     Peer,
+    /// A queueing discipline of a network device.
+    Qdisc,
     /// A thread.
     Thread,
     /// A vCPU as its guest has it: the time is the host's.
@@ -73,6 +76,7 @@ impl ObjectKind {
             Self::Link => "link",
             Self::Lock => "lock",
             Self::Peer => "peer",
+            Self::Qdisc => "qdisc",
             Self::Thread => "thread",
             Self::Vcpu => "vcpu",
         }
@@ -280,13 +284,20 @@ impl Objects {
             return *known;
         }
         let number = ObjectNumber(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        let described = self.describe(object, names.text(name), vcpu, machine);
+        let described = self.describe(object, names.text(name), vcpu, machine, names);
         self.all.push(described);
         self.numbers.insert((object, name, vcpu), number);
         number
     }
 
-    fn describe(&self, object: Object, name: &str, vcpu: Option<CpuId>, machine: &Machine) -> ObjectRef {
+    fn describe(
+        &self,
+        object: Object,
+        name: &str,
+        vcpu: Option<CpuId>,
+        machine: &Machine,
+        names: &Names,
+    ) -> ObjectRef {
         let own = |domain, kind, group, member| ObjectRef {
             domain: DomainRef::One(self.domain(domain).to_owned()),
             kind,
@@ -306,6 +317,11 @@ impl Objects {
                 let (group, member) = self.thread(holder, name, vcpu, machine);
                 let member = Member::Lock { address, holder: Box::new(member) };
                 own(holder.domain, ObjectKind::Lock, ObjectGroup::Locks(Box::new(group)), member)
+            }
+            Object::Qdisc(QdiscId { domain, kind, device }) => {
+                let text = |name| names.text(name).to_owned();
+                let group = ObjectGroup::Qdisc { kind: text(kind), device: text(device) };
+                own(domain, ObjectKind::Qdisc, group, Member::Only)
             }
             Object::Interrupts(cpu) => {
                 own(cpu.domain, ObjectKind::Interrupts, ObjectGroup::Interrupts, Member::Cpu(cpu.cpu))

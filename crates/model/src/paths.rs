@@ -10,13 +10,14 @@ use xweave_flow::{
     exchange::{self, Connection},
     legs::WayPoint,
 };
-use xweave_trace::Trace;
+use xweave_trace::{Trace, event};
 
 use crate::{
     breakdown::{Object, Piece, TimeState, breakdown_at},
     bytes::Bytes,
     machine::Machine,
     passed::{Passed, Stretch},
+    qdisc::HeldFrame,
     spec::{Rate, Spec},
     thread::ThreadId,
     transaction::Transaction,
@@ -44,6 +45,8 @@ pub(crate) struct Path {
     way: Way,
     /// The port of who answers; 0 if nobody does.
     service: u16,
+    /// The connection that it is of, as both ends call it, if it is known.
+    connection: Option<[event::Connection; 2]>,
     /// Of each leg that comes to another place, how many others were there then.
     others: Vec<Option<u32>>,
 }
@@ -51,12 +54,28 @@ pub(crate) struct Path {
 impl Path {
     fn new(id: u64, name: String, bytes: Option<Bytes>, way: Way) -> Self {
         let end_ns = way.legs.last().map_or(way.start_ns, |leg| leg.until_ns);
-        Self { id, name, end_ns, earliest_ns: way.start_ns, bytes, way, service: 0, others: Vec::new() }
+        Self {
+            id,
+            name,
+            end_ns,
+            earliest_ns: way.start_ns,
+            bytes,
+            way,
+            service: 0,
+            connection: None,
+            others: Vec::new(),
+        }
     }
 
     /// Knows who answers.
     fn to(self, service: u16) -> Self {
         Self { service, ..self }
+    }
+
+    /// Knows whose data it is.
+    fn of(self, source: SocketAddr, target: SocketAddr) -> Self {
+        let connection = event::Connection::between(source, target);
+        Self { connection: Some([connection, connection.peer()]), ..self }
     }
 
     /// Knows how many others were where it came.
@@ -84,7 +103,11 @@ impl Path {
                 let spent = TimeState::Retransmit;
                 pieces.push(Piece { from: at, to: leg.until_ns, object, spent, cause: None, depth: 0 });
             } else {
-                pieces.extend(breakdown_at(machine, cpu, leg.tid, at, leg.until_ns));
+                let of_leg = breakdown_at(machine, cpu, leg.tid, at, leg.until_ns);
+                let held = self.connection.map_or_else(Vec::new, |connection| {
+                    machine.qdiscs.held(&connection, Some(leg.domain), at, leg.until_ns)
+                });
+                pieces.extend(within_qdiscs(of_leg, &held));
             }
             at = leg.until_ns;
         }
@@ -96,6 +119,24 @@ impl Path {
         let segments = self.way.legs.into_iter().zip(others).map(passed).collect();
         Transaction { bytes: self.bytes, segments, ..Transaction::new(self.name, thread, pieces) }
     }
+}
+
+/// The pieces of a time, of which all that lies within the times of frames that were held back is the queueing disciplines'.
+/// These come as [`Qdiscs::held`](crate::qdisc::Qdiscs::held) returns them.
+fn within_qdiscs(pieces: Vec<Piece>, held: &[HeldFrame]) -> Vec<Piece> {
+    let mut all = pieces;
+    for frame in held {
+        let cut = |from: i64, to: i64| {
+            move |piece: &Piece| Piece { from: piece.from.max(from), to: piece.to.min(to), ..*piece }
+        };
+        let before = all.iter().map(cut(i64::MIN, frame.from));
+        let object = Object::Qdisc(frame.qdisc);
+        let there =
+            Piece { from: frame.from, to: frame.to, object, spent: TimeState::Qdisc, cause: None, depth: 0 };
+        let after = all.iter().map(cut(frame.to, i64::MAX));
+        all = before.chain([there]).chain(after).filter(|piece| piece.from < piece.to).collect();
+    }
+    all
 }
 
 impl Paths {
@@ -136,7 +177,14 @@ fn flows(trace: &Trace, name: Option<&str>) -> (Vec<Path>, bool) {
     let mut ways = Ways::of(&flows, &[]);
     let path = |flow: &Flow| {
         let bytes = flow.frame.map(|frame| Bytes { sent: frame.bytes.into(), received: 0 });
-        Path::new(flow.id, flow.name.clone(), bytes, ways.flow(flow))
+        let path = Path::new(flow.id, flow.name.clone(), bytes, ways.flow(flow));
+        match flow.frame.filter(|frame| frame.source_port != 0) {
+            Some(frame) => path.of(
+                SocketAddr::new(frame.source, frame.source_port),
+                SocketAddr::new(frame.target, frame.target_port),
+            ),
+            None => path,
+        }
     };
     (flows.flows().iter().map(path).collect(), flows.summary().complete == 0)
 }
@@ -171,7 +219,10 @@ fn exchanges(trace: &Trace, port: Option<u16>, rate: Option<Rate>, calls: bool) 
         let sum = |side: fn(&Exchange) -> u64| of.iter().map(|of| side(of)).fold(0, u64::saturating_add);
         let bytes = Bytes { sent: sum(|of| of.request.bytes), received: sum(|of| of.answer.bytes) };
         let way = if calls { ways.call(&of, due) } else { ways.exchange(of[0], due) };
-        Path::new(id, name, Some(bytes), way).to(connection.server.port()).among(&depths)
+        Path::new(id, name, Some(bytes), way)
+            .to(connection.server.port())
+            .of(connection.client, connection.server)
+            .among(&depths)
     };
     (groups.enumerate().map(path).collect(), incomplete)
 }

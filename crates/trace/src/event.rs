@@ -1,6 +1,9 @@
 //! One line of `events/*.parquet`: something that happened in a kernel, in the normal form of the catalogue of events.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+};
 
 pub use xweave_event::{Access, Context, Kind, Quota, Refusal, Sending, State, VECTORS};
 
@@ -11,6 +14,20 @@ pub use xweave_event::{Access, Context, Kind, Quota, Refusal, Sending, State, VE
 pub struct Connection(pub u64);
 
 impl Connection {
+    /// That between two addresses and ports, as the first end calls it.
+    pub fn between(local: SocketAddr, remote: SocketAddr) -> Self {
+        let words = |address: IpAddr| match address {
+            IpAddr::V4(address) => u32::from_ne_bytes(address.octets()),
+            IpAddr::V6(address) => {
+                let words = address.octets();
+                let (words, _) = words.as_chunks();
+                words.iter().fold(0, |all, word| all ^ u32::from_ne_bytes(*word))
+            }
+        };
+        let addresses = u64::from(words(local.ip()) ^ words(remote.ip()));
+        Self(addresses << 32 | u64::from(local.port()) << 16 | u64::from(remote.port()))
+    }
+
     /// The same connection, as its other end calls it.
     pub fn peer(self) -> Self {
         let (addresses, local, remote) = (self.0 >> 32, self.local_port(), self.remote_port());
@@ -137,6 +154,16 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_ends_of_a_connection_differ_in_their_ports_alone() {
+        let [client, server] = ["10.77.0.1:40000", "10.77.0.2:80"].map(|end| end.parse().unwrap());
+        let asks = Connection::between(client, server);
+        assert_eq!(asks.peer(), Connection::between(server, client));
+        assert_eq!((asks.0 >> 32, asks.local_port(), asks.remote_port()), (0x0300_0000, 40000, 80));
+        let [here, there] = ["[fd00::1]:1", "[fd00::3]:2"].map(|end| end.parse().unwrap());
+        assert_eq!(Connection::between(here, there).0, 0x0200_0000 << 32 | 1 << 16 | 2);
+    }
 
     #[test]
     fn equal_texts_have_one_name() {

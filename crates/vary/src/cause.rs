@@ -49,6 +49,8 @@ pub enum Kind {
     PageFault,
     /// A disk was waited for.
     Disk,
+    /// A queueing discipline held it back.
+    Qdisc,
     /// It was lost, and TCP waited before it sent it again.
     Retransmit,
     /// It was in transit, or a kernel was to answer.
@@ -138,6 +140,8 @@ pub enum Remedy {
     TouchFiles,
     /// See who uses the disk.
     SeeDiskUsers,
+    /// See what the queueing discipline is set to.
+    SeeQdisc,
     /// Find what drops frames.
     FindDrops,
     /// Find the device that is emulated byte by byte.
@@ -193,6 +197,7 @@ impl Cause {
             TimeState::Exit => Kind::VcpuExits,
             TimeState::Queue | TimeState::Device | TimeState::Completion => Kind::Disk,
             TimeState::Lock => Kind::KernelLock,
+            TimeState::Qdisc => Kind::Qdisc,
             TimeState::Network => Kind::Network,
             TimeState::Retransmit => Kind::Retransmit,
             TimeState::Stopped => Kind::Stopped,
@@ -208,7 +213,7 @@ impl Cause {
             | Kind::VcpuExits
             | Kind::BackendLate => (Whom::Group(such.group.clone()), by),
             Kind::Interrupts | Kind::InterruptLate | Kind::Network | Kind::Retransmit => (domain(), None),
-            Kind::Disk | Kind::SwapIn | Kind::PageFault | Kind::Futex | Kind::KernelLock => {
+            Kind::Disk | Kind::Qdisc | Kind::SwapIn | Kind::PageFault | Kind::Futex | Kind::KernelLock => {
                 (domain(), Some(themselves(such)))
             }
             _ => (group_in_domain(such), by),
@@ -254,6 +259,7 @@ impl Cause {
             Kind::SwapIn => Remedy::Memory,
             Kind::PageFault => Remedy::TouchFiles,
             Kind::Disk => Remedy::SeeDiskUsers,
+            Kind::Qdisc => Remedy::SeeQdisc,
             Kind::Retransmit => Remedy::FindDrops,
             Kind::VcpuExits => match by {
                 Some(Offender::Exits(ExitReason::Io)) => Remedy::FindEmulatedDevice,

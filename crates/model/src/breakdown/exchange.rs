@@ -50,7 +50,7 @@ impl BackwardWalk<'_> {
             if let Some(Ended::Thread { .. }) = over {
                 return None;
             }
-            self.repeat(end, asked, from, to, Transit::from_remote(id.domain, service));
+            self.repeat(end, asked, from, to, Transit::from_remote(end, service));
             return Some(false);
         };
         // In one kernel the sender itself wakes who waits.
@@ -65,10 +65,10 @@ impl BackwardWalk<'_> {
         }
         let since = sent.map_or(asked, |sent| sent.time);
         let lost = self.may_be_lost(peer.domain, since, to);
-        let link = Transit::to(id, peer.domain, service).unless(lost);
+        let link = Transit::to(id, peer, service).unless(lost);
         let Some(sent) = sent else {
             // The kernel at the other end answered.
-            self.repeat(end, asked, from, to, link);
+            self.repeat(end, asked, from, to, link.and_back());
             return Some(false);
         };
         // What had to be sent again was on its way since it was sent first: what the thread did before it
@@ -140,12 +140,12 @@ impl BackwardWalk<'_> {
             let service = connections.service(asks);
             return Some(match connections.peer(asks) {
                 None => {
-                    self.repeat(asks, begin, begin, to, Transit::from_remote(id.domain, service));
+                    self.repeat(asks, begin, begin, to, Transit::from_remote(asks, service));
                     true
                 }
                 Some(peer) => {
                     let lost = self.may_be_lost(peer.domain, from, to);
-                    let link = Transit::to(id, peer.domain, service).unless(lost);
+                    let link = Transit::to(id, peer, service).unless(lost);
                     self.repeat(asks, from, from, to, link);
                     false
                 }
@@ -204,7 +204,7 @@ impl BackwardWalk<'_> {
         }
         let since = sending.last().map_or(begin, |(_, until, _)| *until);
         let lost = self.may_be_lost(id.domain, since, to);
-        let link = Transit::to(id, asks.domain, service).unless(lost);
+        let link = Transit::to(id, asks, service).unless(lost);
         self.repeat(asks, begin, since, to, link);
         if let Some(Sent { thread: who, .. }) = sent {
             let mut sender = self.on.clone();

@@ -1,6 +1,8 @@
 //! What is on its way from one end of a connection to the other: how long it was, and how long a vCPU that had halted took to
 //! run again when it had come.
 
+use xweave_trace::event::Connection;
+
 use super::{BackwardWalk, Cause, Object, TimeState};
 use crate::{
     connection::EndId,
@@ -17,22 +19,35 @@ pub(super) struct Transit {
     spent: TimeState,
     /// The thread that waited for it, if that is known.
     receiver: Option<ThreadId>,
+    /// The connection whose frames it was in, as their senders call it: of one end, or of both.
+    frames: [Connection; 2],
 }
 
 impl Transit {
-    /// From a domain to the thread that waits for it.
-    pub fn to(receiver: ThreadId, from: u8, service: u16) -> Self {
-        Self { receiver: Some(receiver), ..Self::between(from, receiver.domain, service) }
+    /// From an end of a connection to the thread that waits for it.
+    pub fn to(receiver: ThreadId, from: EndId, service: u16) -> Self {
+        let object = Object::Link { from: from.domain, to: receiver.domain, service };
+        let frames = [from.connection; 2];
+        Self { object, spent: TimeState::Network, receiver: Some(receiver), frames }
     }
 
-    /// From one domain to another, whoever takes it there.
-    pub fn between(from: u8, to: u8, service: u16) -> Self {
-        Self { object: Object::Link { from, to, service }, spent: TimeState::Network, receiver: None }
+    /// From one end to another, whoever takes it there, and back.
+    pub fn between(from: EndId, to: EndId, service: u16) -> Self {
+        let object = Object::Link { from: from.domain, to: to.domain, service };
+        let frames = [from.connection, to.connection];
+        Self { object, spent: TimeState::Network, receiver: None, frames }
     }
 
     /// From where nothing is recorded: whatever was done there is a part of it.
-    pub fn from_remote(domain: u8, service: u16) -> Self {
-        Self { object: Object::Remote { domain, service }, spent: TimeState::Waiting, receiver: None }
+    pub fn from_remote(end: EndId, service: u16) -> Self {
+        let object = Object::Remote { domain: end.domain, service };
+        let frames = [end.connection, end.connection.peer()];
+        Self { object, spent: TimeState::Waiting, receiver: None, frames }
+    }
+
+    /// The same, where it had first to get there.
+    pub fn and_back(self) -> Self {
+        Self { frames: [self.frames[0], self.frames[0].peer()], ..self }
     }
 
     /// The same; or nothing is known of it if events were `lost`.
@@ -76,16 +91,30 @@ impl<'m> BackwardWalk<'m> {
     /// Something was on its way between two moments, and then there. If it woke a vCPU that had halted, the time from then
     /// until that was inside its guest is the vCPU's.
     fn arrive(&mut self, from: i64, to: i64, transit: Transit) {
-        let Transit { object, spent, receiver } = transit;
-        let woken = receiver.filter(|_| spent == TimeState::Network);
+        let woken = transit.receiver.filter(|_| transit.spent == TimeState::Network);
         let Some(Woken { cpu, vcpu, woken, entered }) =
             woken.and_then(|receiver| self.woken_vcpu(receiver, from, to))
         else {
-            return self.add(from, to, object, spent);
+            return self.under_way(from, to, transit);
         };
-        self.add(entered, to, object, spent);
+        self.under_way(entered, to, transit);
         self.in_host(cpu, vcpu, woken, entered);
-        self.add(from, woken, object, spent);
+        self.under_way(from, woken, transit);
+    }
+
+    /// Something was on its way between two moments: in queueing disciplines that held it back, or elsewhere.
+    fn under_way(&mut self, from: i64, to: i64, transit: Transit) {
+        let Transit { object, spent, .. } = transit;
+        let mut end = to;
+        // Where nothing else is recorded of the other end, a frame that was held back here was.
+        if spent != TimeState::Unknown {
+            for frame in self.machine.qdiscs.held(&transit.frames, None, from, to) {
+                self.add(frame.to, end, object, spent);
+                self.add(frame.from, frame.to, Object::Qdisc(frame.qdisc), TimeState::Qdisc);
+                end = frame.from;
+            }
+        }
+        self.add(from, end, object, spent);
     }
 
     /// The vCPU that had halted, and was woken between two times to take up what a thread then got. It is known by this:

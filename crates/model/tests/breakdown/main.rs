@@ -43,6 +43,7 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
     let object = |object| match object {
         Object::Thread(thread) => thread.tid.to_string(),
         Object::Disk(_) => "disk".to_owned(),
+        Object::Qdisc(_) => "qdisc".to_owned(),
         Object::Lock { holder, .. } => format!("lock of {}", holder.tid),
         Object::Interrupts(cpu) => format!("interrupts of cpu {}", cpu.cpu),
         Object::Vcpu(cpu) => format!("vcpu {}", cpu.cpu),

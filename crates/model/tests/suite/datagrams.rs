@@ -85,8 +85,8 @@ fn a_server_is_told_from_receiving_a_datagram_to_sending_one_back() {
     assert_eq!((bytes.sent, bytes.received), (40, 120));
 }
 
-#[test]
-fn a_clients_request_has_the_servers_part_in_it() {
+/// A client's request, and the server's answer.
+fn exchange() -> Vec<Event> {
     let goes = |domain, tid, time| Event { other: tid, ..Event::new(Kind::Switch, domain, time, 0, 0) };
     let waits = |domain, tid, time| Event {
         code: State::Sleeping.code(),
@@ -94,7 +94,7 @@ fn a_clients_request_has_the_servers_part_in_it() {
     };
     let woken =
         |domain, tid, time| Event { other: tid, code: 2, ..Event::new(Kind::Wake, domain, time, 0, 0) };
-    let events = [
+    vec![
         waits(2, 9, 1),
         goes(1, 7, 2),
         sent(100, 40),
@@ -106,21 +106,78 @@ fn a_clients_request_has_the_servers_part_in_it() {
         woken(1, 7, 800),
         goes(1, 7, 810),
         answer(830, 120),
-    ];
-    let all = found(&events);
+    ]
+}
+
+fn thread(domain: u8, tid: u32) -> Object {
+    Object::Thread(xweave_model::ThreadId { domain, tid })
+}
+
+fn link(from: u8, to: u8) -> Object {
+    Object::Link { from, to, service: 53 }
+}
+
+/// Whose time it was, what it was spent on, and how much.
+fn pieces(of: &Transaction) -> Vec<(Object, TimeState, i64)> {
+    of.pieces.iter().map(|piece| (piece.object, piece.spent, piece.to - piece.from)).collect()
+}
+
+#[test]
+fn a_clients_request_has_the_servers_part_in_it() {
+    let all = found(&exchange());
     assert_eq!(all.len(), 1, "the server's view is not told beside the client's");
-    let told: Vec<_> =
-        all[0].pieces.iter().map(|piece| (piece.object, piece.spent, piece.to - piece.from)).collect();
-    let thread = |domain, tid| Object::Thread(xweave_model::ThreadId { domain, tid });
-    let link = |from, to| Object::Link { from, to, service: 53 };
     assert_eq!(
-        told,
+        pieces(&all[0]),
         [
             (thread(1, 7), TimeState::Running, 20),
             (link(1, 2), TimeState::Network, 80),
             (thread(2, 9), TimeState::Waking, 10),
             (thread(2, 9), TimeState::Running, 490),
             (link(2, 1), TimeState::Network, 100),
+            (thread(1, 7), TimeState::Waking, 10),
+            (thread(1, 7), TimeState::Running, 20),
+        ]
+    );
+}
+
+#[test]
+fn what_a_queueing_discipline_of_the_host_holds_back_is_no_time_of_the_network() {
+    let frame = |kind, time, key, of: Connection| {
+        let position = if kind == Kind::QdiscEnqueue { of.0 } else { 0 };
+        Event { other: key, object: 4, position, ..Event::new(kind, 3, time, 0, 0) }
+    };
+    let (enqueue, dequeue) = (Kind::QdiscEnqueue, Kind::QdiscDequeue);
+    let request = asks(40_000);
+    let mut events = exchange();
+    events.extend([
+        // Of the request, put in while its sender still ran; of others, of the answer's direction, and of the answer.
+        frame(enqueue, 110, 1, request),
+        frame(enqueue, 125, 2, asks(40_001)),
+        frame(enqueue, 126, 3, request.peer()),
+        frame(dequeue, 150, 1, request),
+        frame(dequeue, 180, 2, request),
+        frame(dequeue, 190, 3, request),
+        frame(enqueue, 710, 4, request.peer()),
+        frame(dequeue, 790, 4, request),
+    ]);
+    events.sort_by_key(|event| event.time_ns);
+    let all = found(&events);
+    let qdisc = Object::Qdisc(xweave_model::qdisc::QdiscId {
+        domain: 3,
+        kind: Default::default(),
+        device: Default::default(),
+    });
+    assert_eq!(
+        pieces(&all[0]),
+        [
+            (thread(1, 7), TimeState::Running, 20),
+            (qdisc, TimeState::Qdisc, 30),
+            (link(1, 2), TimeState::Network, 50),
+            (thread(2, 9), TimeState::Waking, 10),
+            (thread(2, 9), TimeState::Running, 490),
+            (link(2, 1), TimeState::Network, 10),
+            (qdisc, TimeState::Qdisc, 80),
+            (link(2, 1), TimeState::Network, 10),
             (thread(1, 7), TimeState::Waking, 10),
             (thread(1, 7), TimeState::Running, 20),
         ]

@@ -1,7 +1,7 @@
 //! Why time was spent, and what kept transactions.
 
 use xweave_model::{
-    Delay, Objects, Power,
+    Delay, Objects, Power, TimeState,
     connection::Refused,
     contrast::Share,
     delay::{Awaited, DelayKind},
@@ -104,6 +104,7 @@ pub fn delay(of: &Delay) -> Sentence {
         DelayKind::Network => format!("on the network, {domain}{awaited}"),
         DelayKind::Disk => format!("disk I/O of {domain}{awaited}"),
         DelayKind::Exits => format!("exits of {whom}{awaited}"),
+        DelayKind::Other(TimeState::Qdisc) => format!("queueing disciplines of {domain}{awaited}"),
         DelayKind::Other(spent) => format!("{spent} in {domain}{awaited}"),
     })
 }

@@ -40,6 +40,7 @@ fn text(of: &ObjectGroup) -> String {
         ObjectGroup::Threads { name, guest: None } => name.clone(),
         ObjectGroup::Nameless { guest } => nameless("threads", guest.as_deref()),
         ObjectGroup::Disk(name) => disk(name),
+        ObjectGroup::Qdisc { kind, device } => format!("{kind} of {device}"),
         ObjectGroup::Locks(holder) => format!("locks of {}", text(holder)),
         ObjectGroup::Interrupts => "interrupts".to_owned(),
         ObjectGroup::Link { service } => format!("connection to :{service}"),

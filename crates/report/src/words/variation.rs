@@ -43,6 +43,7 @@ pub fn cause(of: &Cause) -> Sentence {
         Kind::SwapIn => format!("pages of {whom} were swapped out"),
         Kind::PageFault => format!("pages of files had to be read in {whom}"),
         Kind::Disk => format!("disks of {whom}"),
+        Kind::Qdisc => format!("a queueing discipline of {whom} held frames back"),
         Kind::Retransmit => format!("lost and sent again, {whom}"),
         Kind::Network => format!("in transit, {whom}"),
         Kind::Interrupts => format!("interrupts and softirqs of {whom} ran"),
@@ -108,6 +109,9 @@ pub fn remedy(of: Remedy) -> Sentence {
             "touch the files before requests come (vmtouch, MAP_POPULATE), or give more memory"
         }
         Remedy::SeeDiskUsers => "see who uses the disk: xweave explain DIR --machines",
+        Remedy::SeeQdisc => {
+            "see which rate or delay the discipline is set to, and how long its queue is: tc -s qdisc show dev DEVICE"
+        }
         Remedy::FindDrops => "find what drops it: queues of devices and sockets that are too short",
         Remedy::FindEmulatedDevice => {
             "find the device that is emulated byte by byte (a serial console, IDE, VGA), and let the guest use it less, or a \
