@@ -23,6 +23,15 @@ extern u64 memory_end;
 void machine_memory(void);
 void open_processor(void);
 
+/* What a paravirtual guest has instead of ports. */
+struct guest_console {
+    void (*put)(const char *text, size_t size);
+    void (*flush)(void); /* waits until all has been read */
+};
+
+/* Set in a paravirtual guest before anything is reported; null elsewhere. */
+extern const struct guest_console *hypervisor_console;
+
 /* Interrupts that came, by vector. */
 extern volatile u32 interrupts[64];
 

@@ -46,7 +46,7 @@ static void yield(void)
     xen_call(XEN_SCHED_OP, SCHED_YIELD, 0, 0, 0);
 }
 
-void xen_put(const char *text, size_t size)
+static void put_to_xen(const char *text, size_t size)
 {
     while (size) {
         u32 produced = console->out_produced;
@@ -64,13 +64,15 @@ void xen_put(const char *text, size_t size)
 }
 
 /* Waits until all has been read: what the guest says last must not be lost with it. */
-void xen_flush(void)
+static void flush_to_xen(void)
 {
     while (console->out_consumed != console->out_produced) {
         notify();
         yield();
     }
 }
+
+static const struct guest_console xen_console = {put_to_xen, flush_to_xen};
 
 /* Gives the run that is to be ended; the stack is Xen's frame. */
 struct run *on_xen_exception(u32 vector, const u64 *stack)
@@ -85,7 +87,7 @@ struct run *on_xen_exception(u32 vector, const u64 *stack)
         line_number(vector);
         line_number(current_fault.address);
         line_end();
-        xen_flush();
+        flush_to_xen();
         u32 reason = SHUTDOWN_POWEROFF;
         xen_call(XEN_SCHED_OP, SCHED_SHUTDOWN, (u64)(uintptr_t)&reason, 0, 0);
     }
@@ -130,6 +132,7 @@ void xen_main(struct start_info *start)
 {
     xen = start;
     console = at_frame(xen->console_mfn);
+    hypervisor_console = &xen_console;
     xen_shared = (struct shared_info *)shared_page;
     xen_call(XEN_UPDATE_VA_MAPPING, (u64)(uintptr_t)shared_page, xen->shared_info | 7, UVMF_INVLPG, 0);
     open_exceptions();
