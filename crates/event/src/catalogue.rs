@@ -20,10 +20,10 @@ use crate::{
     member::{Field, Member, field},
 };
 
-/// Bytes of an event before its kind's members.
+/// Size of an event's header in bytes.
 const HEADER: usize = 16;
 
-/// Where a member of that type lies, and whether it is always known.
+/// Place of a member of that type, and whether it is always known.
 macro_rules! place {
     (maybe $type:ident) => {
         (place!($type).0, false)
@@ -82,7 +82,7 @@ macro_rules! catalogue {
     ($($number:literal $kind:ident $name:literal $group:ident $about:literal {
         $($member:ident: $($type:ident)+ = $meaning:expr;)*
     })*) => {
-        /// What happened. What a member does not hold is 0.
+        /// Kind of an event. Members that it does not have are 0.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Kind {
@@ -90,26 +90,25 @@ macro_rules! catalogue {
         }
 
         impl Kind {
-            /// All of them, in the order of their numbers.
+            /// All kinds, in the order of their numbers.
             pub const ALL: [Self; COUNT] = in_order([$(Self::$kind),*]);
 
-            /// As the table of a trace calls it.
+            /// Name in traces.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// The group of events (`record --events`) that it is recorded with; none if it comes with all of them, or
-            /// with none.
+            /// Group of events (`record --events`); none if it is recorded with all of them, or with none.
             pub const fn group(self) -> Option<Group> {
                 match self { $(Self::$kind => group!($group),)* }
             }
 
-            /// What happened, for documents.
+            /// Meaning, for documents.
             pub(crate) const fn about(self) -> &'static str {
                 match self { $(Self::$kind => $about,)* }
             }
 
-            /// Its members, in the order in which they lie behind the header.
+            /// Members, in the order in which they follow the header.
             pub const fn fields(self) -> &'static [Field] {
                 match self {
                     $(Self::$kind => const { &[$(field(member!($member), place!($($type)+), $meaning)),*] },)*
@@ -353,7 +352,7 @@ catalogue! {
     }
 }
 
-/// The kinds in the order of their numbers, which are 0, 1, …
+/// Checks that the kinds are in the order of their numbers 0, 1, …
 const fn in_order(listed: [Kind; COUNT]) -> [Kind; COUNT] {
     let mut at = 0;
     while at < COUNT {
@@ -379,7 +378,7 @@ impl Kind {
         }
     }
 
-    /// How many bytes an event of this kind has, a multiple of 8; none for what no probe writes.
+    /// Size of an event of this kind in bytes, a multiple of 8; none if no probe writes it.
     pub const fn size(self) -> Option<usize> {
         if matches!(self, Self::Other) {
             return None;
@@ -392,12 +391,12 @@ impl Kind {
         Some(size.next_multiple_of(8))
     }
 
-    /// Whether it has a text.
+    /// Reports whether it has a name.
     pub fn has_name(self) -> bool {
         self.fields().iter().any(|field| field.member == Member::Name)
     }
 
-    /// Its members of which 0 says something, as bits of [`Member`].
+    /// Members in which 0 is a value, not "not recorded": bits of [`Member`].
     pub const fn known(self) -> u8 {
         let (mut known, mut at) = (0, 0);
         while at < self.fields().len() {

@@ -1,4 +1,4 @@
-//! What an event's `code` says, where that is one of a few things.
+//! Values of an event's `code`, for kinds whose code is an enumeration.
 
 /// Defines enumerations of codes: each with its number, and what documents call it.
 macro_rules! enumerations {
@@ -8,15 +8,15 @@ macro_rules! enumerations {
         pub enum $type { $($(#[$of])* $name,)* }
 
         impl $type {
-            /// All of them.
+            /// All values.
             pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// As an event's `code`, or a part of it.
+            /// Number in an event's `code`.
             pub const fn code(self) -> i32 {
                 match self { $(Self::$name => $number,)* }
             }
 
-            /// As documents call it.
+            /// Name in documents.
             pub(crate) const fn word(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
@@ -24,13 +24,13 @@ macro_rules! enumerations {
     )*};
 }
 
-/// As [`enumerations`], where one of them stands for all other numbers.
+/// Defines [`enumerations`] with a value that stands for all unlisted numbers.
 macro_rules! codes {
     ($($(#[$about:meta])* $type:ident { $($(#[$of:meta])* $number:literal $name:ident $word:literal)* } else $rest:ident;)*) => {$(
         enumerations! { $(#[$about])* $type { $($(#[$of])* $number $name $word)* } }
 
         impl $type {
-            /// Of an event's `code`.
+            /// Value of an event's `code`.
             pub const fn of(code: i32) -> Self {
                 match code { $($number => Self::$name,)* _ => Self::$rest }
             }
@@ -39,57 +39,57 @@ macro_rules! codes {
 }
 
 codes! {
-    /// State that a thread is left in. What is unknown sleeps.
+    /// State of a thread after a context switch. Unknown numbers mean sleeping.
     State {
-        /// It could go on, but has to wait for a processor.
+        /// Runnable, waiting for a CPU.
         0 Runnable "runnable"
-        /// It waits for something, and signals wake it.
+        /// Interruptible sleep.
         1 Sleeping "sleeping"
-        /// It waits for something, mostly a disk, and no signal wakes it.
+        /// Uninterruptible sleep, mostly for a disk.
         2 Blocked "blocked (uninterruptible)"
-        /// It is stopped, or traced.
+        /// Stopped, or traced.
         3 Stopped "stopped"
-        /// It has ended.
+        /// Exited.
         4 Dead "dead"
-        /// It could go on, but a quota of processor time (`cpu.max`) is used up.
+        /// Runnable, but its CPU quota (`cpu.max`) is used up.
         5 Throttled "throttled by a CPU quota"
     } else Sleeping;
 
-    /// What an access to a disk does.
+    /// Operation of a disk request.
     Access {
-        /// It reads.
+        /// Read.
         0 Read "read"
-        /// It writes.
+        /// Write.
         1 Write "write"
-        /// It empties caches, or discards.
+        /// Flush, discard or another one.
         2 Other "other"
     } else Other;
 
-    /// When it is told that something is sent.
+    /// Moment in a sending call at which its event is recorded.
     Sending {
-        /// When the call is over, and with what was sent.
+        /// End of the call, with the bytes sent.
         0 Over "at the end of the call, with what was sent (other tools)"
-        /// When it begins, and with all that is to be sent.
+        /// Beginning of the call, with all bytes to be sent.
         1 Begins "at its beginning, with all it was given"
-        /// When it is over: so much was not sent of what it was told to begin with.
+        /// End of the call: these bytes of those at the beginning were not sent.
         2 Shortens "at its end, if `bytes` of that were not sent"
-        /// When it is over: nothing was sent of that.
+        /// End of the call: none of the bytes at the beginning were sent.
         3 Cancels "at its end, if none were"
     } else Over;
 
-    /// Why TCP did not answer a request for a connection.
+    /// Reason for which TCP dropped a SYN.
     Refusal {
-        /// As many connections as the listener asked for wait to be accepted.
+        /// The accept queue is full.
         1 AcceptQueue "the accept queue is full"
-        /// The connection's last one is in TIME_WAIT here, and the request looks like an old one of it.
+        /// The previous connection of these ports is in TIME_WAIT, and the SYN looks like one of its segments.
         2 TimeWait "the connection's previous incarnation is in TIME_WAIT and the SYN looks as if it belonged to it"
-        /// Something else.
+        /// Another reason.
         0 Other "another reason"
     } else Other;
 }
 
 impl State {
-    /// Of `prev_state` of the tracepoint sched:sched_switch: include/linux/sched.h, `TASK_REPORT`; a bit above
+    /// State of a `prev_state` of the tracepoint sched:sched_switch: include/linux/sched.h, `TASK_REPORT`; a bit above
     /// those that are told is preemption. The same from 4.14 to 6.12.
     pub fn of_kernel(state: u64) -> Self {
         // TASK_INTERRUPTIBLE, TASK_UNINTERRUPTIBLE, __TASK_STOPPED, __TASK_TRACED, EXIT_DEAD, EXIT_ZOMBIE,
@@ -105,35 +105,35 @@ impl State {
 }
 
 impl Sending {
-    /// Whether what was told to be sent when the call began is corrected: nothing is sent then.
+    /// Reports whether the event corrects the one at the beginning of the call; it sends nothing itself.
     pub fn corrects(self) -> bool {
         matches!(self, Self::Shortens | Self::Cancels)
     }
 }
 
 enumerations! {
-    /// What a CPU was doing when it did something else.
+    /// Context in which a CPU ran.
     Context {
-        /// It ran the thread.
+        /// The thread's.
         1 Task "the thread's"
-        /// It served a softirq.
+        /// A softirq.
         2 Softirq "a softirq"
-        /// It served a hard interrupt or an NMI.
+        /// A hard interrupt or an NMI.
         3 Hard "a hard interrupt"
     }
 
-    /// Whether a quota of processor time (`cpu.max`) keeps a thread that is woken from the CPU where it ran last: in the
-    /// `code` of [`Kind::Wake`](crate::Kind::Wake), beside the [`Context`].
+    /// State of a woken thread's CPU quota (`cpu.max`) on the CPU where it ran last. It is in the `code` of
+    /// [`Kind::Wake`](crate::Kind::Wake), added to the [`Context`].
     Quota {
-        /// It has none, or some is left.
+        /// No quota, or some of it left.
         8 Left "no CPU quota keeps `other` from running"
-        /// It is used up.
+        /// Used up.
         16 UsedUp "one does"
     }
 }
 
 impl Context {
-    /// Of an event's `code`; none where that was not recorded.
+    /// Context in an event's `code`; none if it was not recorded.
     pub fn of(code: i32) -> Option<Self> {
         match code & 7 {
             1 => Some(Self::Task),
@@ -146,7 +146,7 @@ impl Context {
 }
 
 impl Quota {
-    /// Of a `code`; none where that was not recorded.
+    /// Quota in an event's `code`; none if it was not recorded.
     pub fn of(code: i32) -> Option<Self> {
         match code & 24 {
             8 => Some(Self::Left),

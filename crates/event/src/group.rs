@@ -20,10 +20,10 @@ pub enum Group {
 }
 
 impl Group {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 6] = [Self::Sched, Self::Block, Self::Net, Self::Vm, Self::Syscalls, Self::Power];
 
-    /// As the user calls it.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sched => "sched",
@@ -55,7 +55,7 @@ impl Group {
     }
 }
 
-/// A name that is no group's.
+/// Unknown name of a group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no group of events `{0}`: write some of {names}, or all", names = Group::ALL.map(Group::name).join(","))]
 pub struct UnknownGroup(String);

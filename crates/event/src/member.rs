@@ -8,18 +8,18 @@ pub enum Member {
     Other = 1,
     /// Disk, socket, pipe, file, interrupt, lock, vCPU, CPU or process.
     Object = 1 << 1,
-    /// The first sector, or as the kind says.
+    /// The first sector, or depending on the kind.
     Position = 1 << 2,
-    /// How much.
+    /// Number of bytes.
     Bytes = 1 << 3,
-    /// As the kind says.
+    /// Depends on the kind.
     Code = 1 << 4,
     /// A text of at most 16 bytes.
     Name = 1 << 5,
 }
 
 impl Member {
-    /// As columns of a trace call it.
+    /// Name of its column in traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Other => "other",
@@ -35,18 +35,18 @@ impl Member {
 /// One member of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Which.
+    /// The member.
     pub member: Member,
-    /// Bytes behind the header, of which a smaller number is the member's low half; 0 where it lies in the header, or is
-    /// known to the controller only.
+    /// Size behind the header in bytes, of a larger member its low half; 0 if it is in the header, or is added by the
+    /// controller.
     pub size: usize,
-    /// Whether it is always known. If not, 0 says that it is not.
+    /// Whether it is always recorded. If not, 0 means that it was not.
     pub known: bool,
-    /// What it holds, with its unit.
+    /// Meaning, with its unit.
     pub meaning: &'static str,
 }
 
-/// What the catalogue writes for a field's type: where it lies, and whether it is always known.
+/// Makes a field from its place and whether it is always known.
 pub(crate) const fn field(member: Member, (size, known): (usize, bool), meaning: &'static str) -> Field {
     Field { member, size, known, meaning }
 }
