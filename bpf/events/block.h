@@ -15,21 +15,11 @@ static __always_inline s8 xw_access(u32 flags)
 	return operation <= XW_ACCESS_WRITE ? operation : XW_ACCESS_OTHER;
 }
 
-/* What tells accesses under way apart: they are 64-byte aligned, and none is 0. Read so that it is a number: the verifier
- * lets nobody reckon with pointers. */
-static __always_inline u32 xw_bio_key(const struct bio *bio)
-{
-	u64 address = 0;
-
-	bpf_probe_read_kernel(&address, sizeof(address), &bio);
-	return address >> 6;
-}
-
 /* By then the sector is the disk's, whatever part of it was asked. */
 static __always_inline void xw_bio(enum xw_kind kind, struct bio *bio)
 {
 	XW_EVENT(kind, XW_TID, xw_access(bio->bi_opf), bio->bi_iter.bi_sector,
-		 XW_PAIR(bio->bi_iter.bi_size, xw_disk(bio->bi_bdev->bd_disk)), xw_bio_key(bio));
+		 XW_PAIR(bio->bi_iter.bi_size, xw_disk(bio->bi_bdev->bd_disk)), xw_object_key(bio));
 }
 
 static __always_inline void xw_request(enum xw_kind kind, struct request *request, u32 bytes)
@@ -40,7 +30,7 @@ static __always_inline void xw_request(enum xw_kind kind, struct request *reques
 	if (!disk || (request->cmd_flags & 0xff) >= 34)
 		return;
 	XW_EVENT(kind, XW_TID, xw_access(request->cmd_flags), request->__sector,
-		 XW_PAIR(bytes, xw_disk(disk)), xw_bio_key(request->bio));
+		 XW_PAIR(bytes, xw_disk(disk)), xw_object_key(request->bio));
 }
 
 XW_PROGRAM("tp_btf", block_bio_queue)
@@ -83,7 +73,7 @@ XW_PROGRAM("tp_btf", block_bio_complete)
 	struct bio *bio = (void *)ctx[1];
 
 	XW_EVENT(XW_DISK_COMPLETE, XW_TID, xw_access(bio->bi_opf), 0,
-		 XW_PAIR(0, xw_disk(bio->bi_bdev->bd_disk)), xw_bio_key(bio));
+		 XW_PAIR(0, xw_disk(bio->bi_bdev->bd_disk)), xw_object_key(bio));
 }
 
 /* The number of the flag BIO_TRACE_COMPLETION, which differs between kernels and is of an enumeration without a name, which

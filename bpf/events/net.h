@@ -37,12 +37,21 @@ static __always_inline u64 xw_connection_read(struct sock_common *common)
 			     __builtin_bswap16(BPF_CORE_READ(common, skc_dport)));
 }
 
+/* Of what headers say: both addresses, and both ports, the sender's first. As the sender calls it. */
+static __always_inline u64 xw_connection_of(u32 words[8], const u16 ports[2])
+{
+	_Pragma("unroll") for (u32 i = 1; i < 8; i++)
+		words[0] ^= words[i];
+	return XW_CONNECTION(words[0], __builtin_bswap16(ports[0]), __builtin_bswap16(ports[1]));
+}
+
 /* Of a packet with whole headers, as the end that it is sent by, or comes to, calls it. */
 static __always_inline u64 xw_packet(struct sk_buff *skb, bool sent)
 {
 	unsigned char *head = skb->head, *network = head + skb->network_header, version = 0;
 	u32 words[8] = {};
-	u16 ports[2] = {}, from, to;
+	u16 ports[2] = {};
+	u64 connection;
 
 	bpf_probe_read_kernel(&version, sizeof(version), network);
 	if (version >> 4 == 6)
@@ -50,11 +59,8 @@ static __always_inline u64 xw_packet(struct sk_buff *skb, bool sent)
 	else
 		bpf_probe_read_kernel(words, 8, network + 12);
 	bpf_probe_read_kernel(ports, sizeof(ports), head + skb->transport_header);
-	_Pragma("unroll") for (u32 i = 1; i < 8; i++)
-		words[0] ^= words[i];
-	from = __builtin_bswap16(ports[0]);
-	to = __builtin_bswap16(ports[1]);
-	return sent ? XW_CONNECTION(words[0], from, to) : XW_CONNECTION(words[0], to, from);
+	connection = xw_connection_of(words, ports);
+	return sent ? connection : XW_CONNECTION(connection >> 32, connection, connection >> 16);
 }
 
 /* What a function that sends or receives has returned: an error is nothing. */

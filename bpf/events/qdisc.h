@@ -9,15 +9,6 @@
 #define XW_IPPROTO_TCP 6
 #define XW_IPPROTO_UDP 17
 
-/* What tells frames in queues apart: they are 64-byte aligned, and none is 0. Read so that it is a number, as of a bio. */
-static __always_inline u32 xw_frame_key(const struct sk_buff *skb)
-{
-	u64 address = 0;
-
-	bpf_probe_read_kernel(&address, sizeof(address), &skb);
-	return address >> 6;
-}
-
 /* As the frame's sender calls the connection; 0 if it is of none, or a later part of a packet. Frames that are forwarded
  * have no transport header set. */
 static __always_inline u64 xw_frame_connection(struct sk_buff *skb)
@@ -45,9 +36,7 @@ static __always_inline u64 xw_frame_connection(struct sk_buff *skb)
 	if (protocol != XW_IPPROTO_TCP && protocol != XW_IPPROTO_UDP)
 		return 0;
 	bpf_probe_read_kernel(ports, sizeof(ports), network + size);
-	_Pragma("unroll") for (u32 i = 1; i < 8; i++)
-		words[0] ^= words[i];
-	return XW_CONNECTION(words[0], __builtin_bswap16(ports[0]), __builtin_bswap16(ports[1]));
+	return xw_connection_of(words, ports);
 }
 
 /* A queue that needs no lock may have given the frame away already: what is read of it then is nothing that it was. */
@@ -60,7 +49,7 @@ XW_PROGRAM("tp_btf", qdisc_enqueue)
 
 	bpf_probe_read_kernel(kind, sizeof(kind), discipline->ops->id);
 	XW_EVENT(XW_QDISC_ENQUEUE, XW_TID, 0, xw_frame_connection(skb),
-		 XW_PAIR(queue->dev->ifindex, xw_frame_key(skb)), kind[0], kind[1]);
+		 XW_PAIR(queue->dev->ifindex, xw_object_key(skb)), kind[0], kind[1]);
 }
 
 XW_PROGRAM("tp_btf", qdisc_dequeue)
@@ -74,7 +63,7 @@ XW_PROGRAM("tp_btf", qdisc_dequeue)
 		return;
 	bpf_probe_read_kernel(name, sizeof(name), queue->dev->name);
 	for (s32 i = 0; i < XW_BULK && i < frames && skb; i++) {
-		XW_EVENT(XW_QDISC_DEQUEUE, XW_TID, 0, XW_PAIR(queue->dev->ifindex, xw_frame_key(skb)), name[0],
+		XW_EVENT(XW_QDISC_DEQUEUE, XW_TID, 0, XW_PAIR(queue->dev->ifindex, xw_object_key(skb)), name[0],
 			 name[1]);
 		skb = BPF_CORE_READ(skb, next);
 	}
