@@ -10,6 +10,8 @@
 //! | `i8` | lies in the header |
 //! | `added` | is no part of what probes write: the controller adds it |
 //! | `maybe …` | 0 says that it is not known |
+//!
+//! A kind may have the members of another one (`as DiskQueue`).
 
 use std::fmt;
 
@@ -21,7 +23,7 @@ use crate::{
 };
 
 /// Size of an event's header in bytes.
-const HEADER: usize = 16;
+pub const HEADER: usize = 16;
 
 /// Place of a member of that type, and whether it is always known.
 macro_rules! place {
@@ -69,6 +71,16 @@ macro_rules! member {
     };
 }
 
+/// Members of a kind.
+macro_rules! fields {
+    (as $same:ident) => {
+        Self::$same.fields()
+    };
+    ($($member:ident: $($type:ident)+ = $meaning:expr;)*) => {
+        const { &[$(field(member!($member), place!($($type)+), $meaning)),*] }
+    };
+}
+
 macro_rules! group {
     (none) => {
         None
@@ -79,9 +91,7 @@ macro_rules! group {
 }
 
 macro_rules! catalogue {
-    ($($number:literal $kind:ident $name:literal $group:ident $about:literal {
-        $($member:ident: $($type:ident)+ = $meaning:expr;)*
-    })*) => {
+    ($($number:literal $kind:ident $name:literal $group:ident $about:literal { $($members:tt)* })*) => {
         /// Kind of an event. Members that it does not have are 0.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
@@ -111,7 +121,7 @@ macro_rules! catalogue {
             /// Members, in the order in which they follow the header.
             pub const fn fields(self) -> &'static [Field] {
                 match self {
-                    $(Self::$kind => const { &[$(field(member!($member), place!($($type)+), $meaning)),*] },)*
+                    $(Self::$kind => fields! { $($members)* },)*
                 }
             }
         }
@@ -173,27 +183,9 @@ catalogue! {
         other: maybe u32 = BIO;
         code: i8 = ACCESS;
     }
-    6 DiskIssue "disk_issue" Block "An access was issued to the disk; if several were as one, `other` is the first." {
-        position: u64 = SECTOR;
-        bytes: u32 = SENT;
-        object: u32 = DISK;
-        other: maybe u32 = BIO;
-        code: i8 = ACCESS;
-    }
-    7 DiskMerge "disk_merge" Block "An access was merged with a waiting one: `position` and `bytes` are what was added." {
-        position: u64 = SECTOR;
-        bytes: u32 = SENT;
-        object: u32 = DISK;
-        other: maybe u32 = BIO;
-        code: i8 = ACCESS;
-    }
-    8 DiskComplete "disk_complete" Block "The disk has done an access; with `bytes` 0, the one identified by `other` as a whole." {
-        position: u64 = SECTOR;
-        bytes: u32 = SENT;
-        object: u32 = DISK;
-        other: maybe u32 = BIO;
-        code: i8 = ACCESS;
-    }
+    6 DiskIssue "disk_issue" Block "An access was issued to the disk; if several were as one, `other` is the first." { as DiskQueue }
+    7 DiskMerge "disk_merge" Block "An access was merged with a waiting one: `position` and `bytes` are what was added." { as DiskQueue }
+    8 DiskComplete "disk_complete" Block "The disk has done an access; with `bytes` 0, the one identified by `other` as a whole." { as DiskQueue }
     9 Send "send" Net "`tid` sent `bytes`." {
         object: u64 = SOCKET;
         position: u64 = CONNECTION;
@@ -376,6 +368,11 @@ impl Kind {
             "refuse" => Some(Self::SynDrop),
             _ => Self::ALL.into_iter().find(|kind| kind.name() == name),
         }
+    }
+
+    /// Name of its group, as [`Kind::group`].
+    pub fn group_name(self) -> Option<&'static str> {
+        self.group().map(Group::name)
     }
 
     /// Size of an event of this kind in bytes, a multiple of 8; none if no probe writes it.

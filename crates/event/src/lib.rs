@@ -16,7 +16,7 @@ mod group;
 mod member;
 
 pub use c::c_header;
-pub use catalogue::Kind;
+pub use catalogue::{HEADER, Kind};
 pub use code::{Access, Context, Quota, Refusal, Sending, State};
 pub use group::{Group, UnknownGroup};
 pub use member::{Field, Member};

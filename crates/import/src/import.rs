@@ -342,7 +342,7 @@ impl File {
         let (file, cpus) = (self.path.clone(), kernel.cpus);
         let late = (came.early.count, came.early.most_ns);
         let kinds = || Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0);
-        let groups = kinds().filter_map(|(kind, _)| Some(kind.group()?.name())).collect();
+        let groups = kinds().filter_map(|(kind, _)| kind.group_name()).collect();
         let guests = came.guests;
         outcome.domains.push(Imported { name, file, events, lost, gaps, late, cpus, groups, guests });
         for (kind, &count) in kinds() {

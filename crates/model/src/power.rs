@@ -109,10 +109,7 @@ impl Highest {
     /// Of a trace: its events are gone through once more, if it says that it has such.
     pub fn of(trace: &Trace) -> Self {
         let recorded = |domain: &xweave_trace::Domain| {
-            domain
-                .events
-                .iter()
-                .any(|group| Some(group.as_str()) == Kind::CpuFrequency.group().map(|of| of.name()))
+            domain.events.iter().any(|group| Some(group.as_str()) == Kind::CpuFrequency.group_name())
         };
         let mut highest = Self::default();
         if trace.manifest().domains.iter().any(recorded) {

@@ -64,7 +64,7 @@ impl Seen {
             let is = |kind: Kind, group: &str| {
                 seen & 1 << kind as u8 != 0 || named.iter().any(|name| name == group)
             };
-            let known = Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.group()?.name())));
+            let known = Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.group_name()?)));
             known.filter(|(kind, group)| is(*kind, group)).map(|(_, group)| group).collect()
         };
         let domains = trace.manifest().domains.iter();

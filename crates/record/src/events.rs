@@ -22,12 +22,7 @@ impl Kinds {
     /// The groups that they are of, each once.
     pub(crate) fn groups(self) -> Vec<String> {
         let kinds = Kind::ALL.into_iter().filter(|kind| self.has(*kind));
-        kinds
-            .filter_map(|kind| Some(kind.group()?.name()))
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .map(str::to_owned)
-            .collect()
+        kinds.filter_map(Kind::group_name).collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect()
     }
 
     fn has(self, kind: Kind) -> bool {
@@ -114,17 +109,14 @@ impl Order {
 
 /// Puts an event of the domain with that number into a trace's form.
 pub(crate) fn normal(recorded: &Recorded, domain: u8, time_ns: i64, writer: &mut Writer) -> Event {
+    let named = recorded.kind.has_name();
     Event {
         object: recorded.object,
         position: recorded.position,
         bytes: recorded.bytes,
         other: recorded.other,
         code: recorded.code,
-        name: if recorded.kind.has_name() {
-            writer.name_of(domain, &recorded.name())
-        } else {
-            Default::default()
-        },
+        name: if named { writer.name_of(domain, &recorded.name()) } else { Default::default() },
         ..Event::new(recorded.kind, domain, time_ns, recorded.cpu.into(), recorded.tid)
     }
 }

@@ -13,11 +13,8 @@
 //! An event has no more bytes than its kind needs, and no name of the thread: those are told once, by events of
 //! their own. All integers are little-endian (the machine's own: x86-64).
 
-pub use xweave_event::{Context, Kind, Quota};
+pub use xweave_event::{Context, HEADER, Kind, Quota};
 use xweave_event::{Field, Member};
-
-/// Bytes of an event before its kind's members.
-pub const HEADER: usize = 16;
 
 /// The most bytes that an event has.
 pub const LONGEST: usize = 48;
