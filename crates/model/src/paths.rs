@@ -74,8 +74,7 @@ impl Path {
 
     /// Knows whose data it is.
     fn of(self, source: SocketAddr, target: SocketAddr) -> Self {
-        let connection = event::Connection::between(source, target);
-        Self { connection: Some([connection, connection.peer()]), ..self }
+        Self { connection: Some(event::Connection::between(source, target).ends()), ..self }
     }
 
     /// Knows how many others were where it came.
@@ -121,21 +120,29 @@ impl Path {
     }
 }
 
-/// The pieces of a time, of which all that lies within the times of frames that were held back is the queueing disciplines'.
-/// These come as [`Qdiscs::held`](crate::qdisc::Qdiscs::held) returns them.
+/// Replaces what lies within the times of frames that were held back by pieces of their queueing disciplines. The frames come
+/// as [`Qdiscs::held`](crate::qdisc::Qdiscs::held) returns them: the last first, and no two at once.
 fn within_qdiscs(pieces: Vec<Piece>, held: &[HeldFrame]) -> Vec<Piece> {
-    let mut all = pieces;
-    for frame in held {
-        let cut = |from: i64, to: i64| {
-            move |piece: &Piece| Piece { from: piece.from.max(from), to: piece.to.min(to), ..*piece }
-        };
-        let before = all.iter().map(cut(i64::MIN, frame.from));
-        let object = Object::Qdisc(frame.qdisc);
-        let there =
-            Piece { from: frame.from, to: frame.to, object, spent: TimeState::Qdisc, cause: None, depth: 0 };
-        let after = all.iter().map(cut(frame.to, i64::MAX));
-        all = before.chain([there]).chain(after).filter(|piece| piece.from < piece.to).collect();
+    let mut all = Vec::with_capacity(pieces.len() + 2 * held.len());
+    let mut frames = held.iter().rev().peekable();
+    // Until when the last frame was held: it may have come out in a later piece.
+    let mut until = i64::MIN;
+    for piece in pieces {
+        while let Some(frame) = frames.next_if(|frame| frame.from < piece.to) {
+            all.push(Piece { from: piece.from.max(until), to: frame.from, ..piece });
+            all.push(Piece {
+                from: frame.from,
+                to: frame.to,
+                object: Object::Qdisc(frame.qdisc),
+                spent: TimeState::Qdisc,
+                cause: None,
+                depth: 0,
+            });
+            until = frame.to;
+        }
+        all.push(Piece { from: piece.from.max(until), ..piece });
     }
+    all.retain(|piece| piece.from < piece.to);
     all
 }
 
@@ -238,4 +245,31 @@ fn by_call<'e>(found: impl Iterator<Item = &'e Exchange>) -> Vec<Vec<&'e Exchang
         }
     }
     calls.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qdisc::QdiscId;
+
+    #[test]
+    fn all_that_lies_within_the_time_of_a_frame_is_its_discipline_s_and_no_more() {
+        let cpu = |cpu| Object::Interrupts(CpuId { domain: 1, cpu });
+        let piece =
+            |from, to, object| Piece { from, to, object, spent: TimeState::Waiting, cause: None, depth: 0 };
+        let qdisc = QdiscId { domain: 1, kind: event::Name::default(), device: event::Name::default() };
+        let held = |times: &[(i64, i64)]| -> Vec<(i64, i64, Object)> {
+            let frames = times.iter().map(|&(from, to)| HeldFrame::new(from, to, qdisc));
+            let pieces = vec![piece(0, 10, cpu(0)), piece(10, 20, cpu(1)), piece(20, 30, cpu(2))];
+            let all = within_qdiscs(pieces, &frames.collect::<Vec<_>>());
+            all.into_iter().map(|piece| (piece.from, piece.to, piece.object)).collect()
+        };
+        let queue = Object::Qdisc(qdisc);
+        assert_eq!(held(&[]), [(0, 10, cpu(0)), (10, 20, cpu(1)), (20, 30, cpu(2))]);
+        assert_eq!(held(&[(0, 30)]), [(0, 30, queue)]);
+        assert_eq!(held(&[(5, 25)]), [(0, 5, cpu(0)), (5, 25, queue), (25, 30, cpu(2))]);
+        let two = [(0, 2, cpu(0)), (2, 4, queue), (4, 6, cpu(0)), (6, 12, queue), (12, 14, cpu(1))];
+        let rest = [(14, 20, queue), (20, 30, cpu(2))];
+        assert_eq!(held(&[(14, 20), (6, 12), (2, 4)]), [&two[..], &rest].concat());
+    }
 }

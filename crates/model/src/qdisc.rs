@@ -47,6 +47,14 @@ pub struct HeldFrame {
     connection: Connection,
 }
 
+#[cfg(test)]
+impl HeldFrame {
+    /// A frame of no connection.
+    pub(crate) fn new(from: i64, to: i64, qdisc: QdiscId) -> Self {
+        Self { from, to, qdisc, connection: Connection(0) }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct OfDomain {
     waiting: FxHashMap<u32, Waiting>,

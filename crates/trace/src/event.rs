@@ -34,6 +34,11 @@ impl Connection {
         Self(addresses << 32 | u64::from(remote) << 16 | u64::from(local))
     }
 
+    /// This end and the other one: the senders of all frames of the connection.
+    pub fn ends(self) -> [Self; 2] {
+        [self, self.peer()]
+    }
+
     /// Whether both ends have the same address, as over the loopback device.
     pub fn is_loopback(self) -> bool {
         self.0 >> 32 == 0

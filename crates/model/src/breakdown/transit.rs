@@ -34,20 +34,18 @@ impl Transit {
     /// From one end to another, whoever takes it there, and back.
     pub fn between(from: EndId, to: EndId, service: u16) -> Self {
         let object = Object::Link { from: from.domain, to: to.domain, service };
-        let frames = [from.connection, to.connection];
-        Self { object, spent: TimeState::Network, receiver: None, frames }
+        Self { object, spent: TimeState::Network, receiver: None, frames: from.connection.ends() }
     }
 
     /// From where nothing is recorded: whatever was done there is a part of it.
     pub fn from_remote(end: EndId, service: u16) -> Self {
         let object = Object::Remote { domain: end.domain, service };
-        let frames = [end.connection, end.connection.peer()];
-        Self { object, spent: TimeState::Waiting, receiver: None, frames }
+        Self { object, spent: TimeState::Waiting, receiver: None, frames: end.connection.ends() }
     }
 
     /// The same, where it had first to get there.
     pub fn and_back(self) -> Self {
-        Self { frames: [self.frames[0], self.frames[0].peer()], ..self }
+        Self { frames: self.frames[0].ends(), ..self }
     }
 
     /// The same; or nothing is known of it if events were `lost`.
@@ -106,7 +104,7 @@ impl<'m> BackwardWalk<'m> {
     fn under_way(&mut self, from: i64, to: i64, transit: Transit) {
         let Transit { object, spent, .. } = transit;
         let mut end = to;
-        // Where nothing else is recorded of the other end, a frame that was held back here was.
+        // Also where nothing is recorded of the other end: the frame was seen here.
         if spent != TimeState::Unknown {
             for frame in self.machine.qdiscs.held(&transit.frames, None, from, to) {
                 self.add(frame.to, end, object, spent);
