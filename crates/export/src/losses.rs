@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io};
 
 use rustc_hash::FxHashMap;
-use xweave_model::{Loss, vcpu::CpuId};
+use xweave_model::{CpuId, Loss};
 use xweave_trace::Trace;
 
 use crate::{

@@ -5,10 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use xweave_trace::{Event, Role, Row, Trace, event::Kind, event::State};
+use xweave_replay::{Losses, Replay, ThreadId, Transition};
+use xweave_trace::{Role, Row, Trace, event::State};
 
 /// So many events are read: what takers do in the first minutes is what they do.
 const EVENTS: u64 = 1 << 24;
+
+/// Events after which what is over is forgotten.
+const FORGET: u64 = 1 << 16;
 
 /// A time that a flow was on a carrier, and the thread that took it off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,10 +93,14 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
         let domains = trace.manifest().domains.iter();
         domains.filter(|domain| domain.role == Role::Host).map(|domain| domain.number).collect()
     };
-    let mut threads: HashMap<(u8, u32), Thread<'_>> = HashMap::new();
+    let mut threads: HashMap<ThreadId, Thread<'_>> = HashMap::new();
     for (group, waits) in groups.iter().enumerate() {
         for wait in waits.iter().filter(|wait| hosts.contains(&wait.domain) && wait.tid != 0) {
-            threads.entry((wait.domain, wait.tid)).or_default().ahead.push((group, wait));
+            threads
+                .entry(ThreadId { domain: wait.domain, tid: wait.tid })
+                .or_default()
+                .ahead
+                .push((group, wait));
         }
     }
     let mut sums = vec![Sums::default(); groups.len()];
@@ -105,11 +113,18 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
         thread.ahead.sort_by_key(|(_, wait)| std::cmp::Reverse(wait.from_ns));
         last = thread.ahead.iter().map(|(_, wait)| wait.until_ns).fold(last, i64::max);
     }
+    let (mut replay, mut transitions) = (Replay::new(Losses::of(trace).take_all()), Vec::new());
     for (nth, event) in (1..=EVENTS).zip(trace.events()) {
         if event.time_ns > last {
             break;
         }
-        follow(&event, &mut threads, &mut sums);
+        if hosts.contains(&event.domain) {
+            replay.feed(&event, &mut transitions);
+            transitions.drain(..).for_each(|transition| follow(transition, &mut threads, &mut sums));
+        }
+        if nth % FORGET == 0 {
+            replay.forget_before(event.time_ns);
+        }
         if nth == EVENTS {
             last = event.time_ns;
         }
@@ -118,31 +133,28 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
     groups.iter().zip(sums).map(|(waits, sums)| sums.told(waits)).collect()
 }
 
-/// Takes what an event says of the threads.
-fn follow(event: &Event, threads: &mut HashMap<(u8, u32), Thread<'_>>, sums: &mut [Sums]) {
-    let mut does = |tid: u32, change: fn(Doing, i32) -> Doing| {
-        if let Some(thread) = threads.get_mut(&(event.domain, tid)) {
-            thread.goes_on_until(event.time_ns, sums);
-            thread.doing = change(thread.doing, event.code);
+/// Notes what the threads do from a transition on.
+fn follow(transition: Transition, threads: &mut HashMap<ThreadId, Thread<'_>>, sums: &mut [Sums]) {
+    let (id, time, doing) = match transition {
+        Transition::Dispatched { thread, time, .. } => (thread, time, Doing::Runs),
+        Transition::Woken { thread, time, .. } => (thread, time, Doing::Waits),
+        Transition::Left { thread, time, state: State::Runnable | State::Throttled, .. } => {
+            (thread, time, Doing::Waits)
         }
-    };
-    match event.kind {
-        Kind::Switch => {
-            does(event.tid, |_, state| match State::of(state) {
-                State::Runnable | State::Throttled => Doing::Waits,
-                _ => Doing::Sleeps,
-            });
-            does(event.other, |_, _| Doing::Runs);
-        }
-        Kind::Wake => does(event.other, |doing, _| if doing == Doing::Runs { doing } else { Doing::Waits }),
-        // Anything may have happened.
-        Kind::Lost => {
-            for (_, thread) in threads.iter_mut().filter(|((domain, _), _)| *domain == event.domain) {
-                thread.goes_on_until(event.time_ns, sums);
+        Transition::Left { thread, time, .. } => (thread, time, Doing::Sleeps),
+        Transition::Lost { loss, .. } => {
+            // Anything may have happened.
+            for (_, thread) in threads.iter_mut().filter(|(id, _)| id.domain == loss.cpu.domain) {
+                thread.goes_on_until(loss.from, sums);
                 thread.doing = Doing::Unknown;
             }
+            return;
         }
-        _ => {}
+        _ => return,
+    };
+    if let Some(thread) = threads.get_mut(&id) {
+        thread.goes_on_until(time, sums);
+        thread.doing = doing;
     }
 }
 

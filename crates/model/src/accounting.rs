@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use xweave_replay::{Cpu as ReplayedCpu, CpuId, Loss, Losses, Replay, ThreadId, Transition, between};
 use xweave_trace::{
     Trace,
     event::{Access, Connection, Event, Kind, Name, Names, Sending, State},
@@ -16,11 +17,9 @@ use crate::{
     interrupt::Interrupt,
     listeners::Listeners,
     lock::Waits,
-    loss::Loss,
     recorded::Seen,
-    thread::{ThreadId, between},
     usage::{Figures, Key, Usage, UsageObject},
-    vcpu::{CpuId, Guest},
+    vcpu::Guest,
 };
 
 mod cpu;
@@ -53,7 +52,6 @@ struct Live {
     ready: Option<i64>,
     /// The CPU that it waits for, where that is known, and since when.
     queued: Option<(u32, i64)>,
-    blocked: Option<i64>,
     /// How long it was blocked last, until something accounts for it.
     waited: u64,
     locks: Waits,
@@ -75,6 +73,9 @@ pub(crate) struct Accounting {
     threads: FxHashMap<ThreadId, Live>,
     /// What processes are called: their first threads' names.
     processes: FxHashMap<(u8, u64), Name>,
+    replay: Replay,
+    /// What came of the event that is being taken in.
+    transitions: Vec<Transition>,
     cpus: FxHashMap<CpuId, Cpu>,
     disks: Disks,
     /// Who asked for each access that is not forgotten: the place of its processes' figures.
@@ -101,7 +102,12 @@ pub(crate) struct Accounting {
 }
 
 impl Accounting {
-    pub(crate) fn new(domains: FxHashMap<u8, String>, names_of_disks: DiskNames, guests: Vec<Guest>) -> Self {
+    pub(crate) fn new(
+        domains: FxHashMap<u8, String>,
+        names_of_disks: DiskNames,
+        guests: Vec<Guest>,
+        losses: Vec<Loss>,
+    ) -> Self {
         Self {
             domains,
             names_of_disks,
@@ -112,6 +118,8 @@ impl Accounting {
             figures: Vec::new(),
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
+            replay: Replay::new(losses),
+            transitions: Vec::new(),
             cpus: FxHashMap::default(),
             disks: Disks::default(),
             askers: FxHashMap::default(),
@@ -203,7 +211,7 @@ impl Accounting {
     }
 
     pub(crate) fn feed(&mut self, event: &Event, names: &Names) {
-        let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
+        let Event { time_ns: time, domain, tid, other, .. } = *event;
         let id = ThreadId { domain, tid };
         self.events += 1;
         self.seen.add(domain, event.kind);
@@ -214,31 +222,12 @@ impl Accounting {
             }
             self.times.entry(domain).or_insert((time, time)).1 = time;
         }
+        let mut transitions = std::mem::take(&mut self.transitions);
+        self.replay.feed(event, &mut transitions);
+        transitions.drain(..).for_each(|transition| self.take_transition(transition, names));
+        self.transitions = transitions;
         match event.kind {
-            Kind::Switch => self.switch(event, names),
-            Kind::Wake => {
-                let live = self.threads.entry(ThreadId { domain, tid: other }).or_default();
-                if let Some(since) = live.blocked.take() {
-                    live.waited = between(since, time);
-                    self.states.entry(domain).or_default().woke(live.waited);
-                    live.ready = Some(time);
-                    let cpu = event.object.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok());
-                    live.queued = cpu.map(|cpu| (cpu, time));
-                }
-            }
-            Kind::Migrate => {
-                let id = ThreadId { domain, tid: other };
-                self.waited_for(id, None, time, names);
-                if let Some(live) = self.threads.get_mut(&id).filter(|live| live.ready.is_some()) {
-                    live.queued = u32::try_from(event.object).ok().map(|cpu| (cpu, time));
-                }
-            }
-            Kind::Fork => {
-                self.describe(event, names);
-                self.threads.entry(ThreadId { domain, tid: other }).or_default().ready = Some(time);
-                self.states.entry(domain).or_default().began += 1;
-            }
-            Kind::Thread => self.describe(event, names),
+            Kind::Thread | Kind::Fork => self.describe(event, names),
             Kind::DiskQueue => {
                 let group = self.group(id, names);
                 self.askers.insert(self.disks.queue(event), group);
@@ -256,17 +245,6 @@ impl Accounting {
             Kind::Socket if event.code == LISTEN => {
                 self.listeners.listen(domain, other, Connection(event.position).local_port());
             }
-            Kind::IrqEnter | Kind::SoftirqEnter => {
-                let soft = event.kind == Kind::SoftirqEnter;
-                let place = self.interrupt(domain, soft, event.object);
-                let since = self.times[&domain].0;
-                let here = self.cpus.entry(CpuId { domain, cpu });
-                let here = here.or_insert_with(|| Cpu::of(tid, since));
-                here.interrupts.begin(soft, place, time);
-            }
-            Kind::IrqExit | Kind::SoftirqExit => {
-                self.interrupt_over(CpuId { domain, cpu }, event.kind == Kind::SoftirqExit, time);
-            }
             Kind::LockWait => self.threads.entry(id).or_default().locks.begin(event.object, time),
             Kind::LockAcquired => {
                 let since = self.threads.get_mut(&id).and_then(|live| live.locks.end(event.object));
@@ -275,96 +253,109 @@ impl Accounting {
                     self.lock(domain, group, between(since, time));
                 }
             }
-            Kind::Lost => {
-                let Loss { cpu, from, to } = Loss::new(event);
-                if let Some((tid, since)) = self.cpus.get(&cpu).map(|here| (here.tid, here.since)) {
-                    self.ran(ThreadId { domain, tid }, since, from, names);
-                }
-                if let Some(here) = self.cpus.get_mut(&cpu) {
-                    let ran = if here.tid == 0 { 0 } else { between(here.since, from) };
-                    here.busy = here.busy.saturating_add(ran);
-                    if let Some(live) = self.threads.get_mut(&ThreadId { domain, tid: here.tid }) {
-                        live.done.time_ns += between(here.since, from);
-                        live.out = None;
-                        live.vcpu.iter_mut().for_each(|(_, since)| *since = None);
-                    }
-                    // Who is told to run now has since what was lost.
-                    (here.tid, here.since) = (tid, to);
-                    here.interrupts.clear();
-                    here.runs.clear();
-                }
-            }
             Kind::VmEnter => self.enter(event, id, names),
             Kind::VmExit => self.exit(event, id),
             Kind::VmHalt => self.halt(event, id),
             _ => {}
         }
         if self.events.is_multiple_of(ROUND) {
+            self.replay.forget_before(time);
             self.disks.forget_before(time);
             self.askers.retain(|number, _| self.disks.access(*number).is_some());
         }
     }
 
-    fn switch(&mut self, event: &Event, names: &Names) {
-        let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
-        let first = self.times[&domain].0;
-        let here = self.cpus.entry(CpuId { domain, cpu }).or_insert_with(|| Cpu::of(tid, first));
-        // Interrupts do not switch: an end was lost.
-        here.interrupts.clear();
-        let (had, since) = (here.tid, here.since);
-        (here.tid, here.since) = (other, time);
-        if tid != 0 {
-            let id = ThreadId { domain, tid };
-            if had == tid {
-                let group = self.group(id, names);
-                if let Some(here) = self.cpus.get_mut(&CpuId { domain, cpu }) {
-                    here.runs.add(since, time, group);
-                    here.busy = here.busy.saturating_add(between(since, time));
+    fn take_transition(&mut self, transition: Transition, names: &Names) {
+        match transition {
+            Transition::Ran { cpu, tid, from, to } => self.run(cpu, tid, from, to, names),
+            Transition::Left { thread, cpu, time, state } => self.leave(thread, cpu, time, state, names),
+            Transition::Dispatched { thread, cpu, time } => self.dispatch(thread, cpu, time, names),
+            Transition::Woken { thread, time, since, whole: true, cpu, .. } => {
+                let live = self.threads.entry(thread).or_default();
+                live.waited = between(since, time);
+                self.states.entry(thread.domain).or_default().woke(live.waited);
+                live.ready = Some(time);
+                live.queued = cpu.map(|cpu| (cpu, time));
+            }
+            // How long it has waited is not known.
+            Transition::Woken { .. } => {}
+            Transition::Migrated { thread, time, to } => {
+                self.waited_for(thread, None, time, names);
+                if let Some(live) = self.threads.get_mut(&thread).filter(|live| live.ready.is_some()) {
+                    live.queued = Some((to, time));
                 }
-                self.ran(id, since, time, names);
             }
-            let live = self.threads.entry(id).or_default();
-            if had == tid {
-                live.done.time_ns += between(since, time);
+            Transition::Began { thread, time } => {
+                self.threads.entry(thread).or_default().ready = Some(time);
+                self.states.entry(thread.domain).or_default().began += 1;
             }
-            let state = State::of(event.code);
-            self.states.entry(domain).or_default().left(state);
-            live.out.iter_mut().for_each(|out| out.leaves(time));
-            live.ready = None;
-            match state {
-                State::Runnable => (live.ready, live.queued) = (Some(time), Some((cpu, time))),
-                State::Dead => {
-                    self.settle(id, names);
-                    self.threads.remove(&id);
-                    self.processes.remove(&(domain, u64::from(tid)));
+            Transition::InterruptBegan { cpu, tid, .. } => {
+                self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
+            }
+            Transition::InterruptEnded { cpu, soft, number, own_ns } => {
+                let place = self.interrupt(cpu.domain, soft, number);
+                let figures = &mut self.figures[place];
+                (figures.time_ns, figures.count) = (figures.time_ns + own_ns, figures.count + 1);
+            }
+            Transition::Lost { loss, had } => {
+                if let Some(live) = self.threads.get_mut(&had) {
+                    live.out = None;
+                    live.vcpu.iter_mut().for_each(|(_, since)| *since = None);
                 }
-                _ => live.blocked = Some(time),
-            }
-        }
-        if other != 0 {
-            let live = self.threads.entry(ThreadId { domain, tid: other }).or_default();
-            live.blocked = None;
-            live.done.count += 1;
-            if let Some(out) = &mut live.out {
-                out.since = Some(time);
-            }
-            if let Some(since) = live.ready.take() {
-                live.done.wait_ns += between(since, time);
-                self.states.entry(domain).or_default().got(between(since, time));
-                let queued = live.queued.unwrap_or((cpu, since));
-                live.queued = Some(queued);
-                self.waited_for(ThreadId { domain, tid: other }, Some(cpu), time, names);
+                if let Some(here) = self.cpus.get_mut(&loss.cpu) {
+                    here.runs.clear();
+                }
             }
         }
     }
 
-    /// A thread ran from one time to another: that is told of its processes, where it is asked for.
-    fn ran(&mut self, id: ThreadId, from: i64, to: i64, names: &Names) {
-        if self.history.is_some() && id.tid != 0 {
-            let group = self.group(id, names);
-            if let Some(history) = &mut self.history {
-                history.time(group, from, to);
+    /// A CPU ran a thread; where that began before the first event, since that.
+    fn run(&mut self, cpu: CpuId, tid: u32, from: i64, to: i64, names: &Names) {
+        let first = self.times.get(&cpu.domain).map_or(to, |(first, _)| *first);
+        let from = from.max(first);
+        let here = self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
+        if tid == 0 {
+            return;
+        }
+        let (id, ran) = (ThreadId { domain: cpu.domain, tid }, between(from, to));
+        here.busy = here.busy.saturating_add(ran);
+        let group = self.group(id, names);
+        if let Some(here) = self.cpus.get_mut(&cpu) {
+            here.runs.add(from, to, group);
+        }
+        if let Some(history) = &mut self.history {
+            history.time(group, from, to);
+        }
+        self.threads.entry(id).or_default().done.time_ns += ran;
+    }
+
+    fn leave(&mut self, id: ThreadId, cpu: u32, time: i64, state: State, names: &Names) {
+        self.states.entry(id.domain).or_default().left(state);
+        let live = self.threads.entry(id).or_default();
+        live.out.iter_mut().for_each(|out| out.leaves(time));
+        live.ready = None;
+        match state {
+            State::Runnable => (live.ready, live.queued) = (Some(time), Some((cpu, time))),
+            State::Dead => {
+                self.settle(id, names);
+                self.threads.remove(&id);
+                self.processes.remove(&(id.domain, u64::from(id.tid)));
             }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self, id: ThreadId, cpu: u32, time: i64, names: &Names) {
+        let live = self.threads.entry(id).or_default();
+        live.done.count += 1;
+        if let Some(out) = &mut live.out {
+            out.since = Some(time);
+        }
+        if let Some(since) = live.ready.take() {
+            live.done.wait_ns += between(since, time);
+            self.states.entry(id.domain).or_default().got(between(since, time));
+            live.queued = Some(live.queued.unwrap_or((cpu, since)));
+            self.waited_for(id, Some(cpu), time, names);
         }
     }
 
@@ -374,8 +365,9 @@ impl Accounting {
             return;
         };
         let (group, place) = (self.group(id, names), CpuId { domain: id.domain, cpu });
-        let running = self.cpus.get(&place).filter(|here| here.tid != 0 && got != Some(cpu));
-        let running = running.map(|here| (here.tid, here.since.max(since)));
+        let running = self.replay.cpu(place).and_then(ReplayedCpu::running);
+        let running = running.filter(|(tid, _)| *tid != 0 && got != Some(cpu));
+        let running = running.map(|(tid, began)| (tid, began.max(since)));
         let running = running.map(|(tid, since)| {
             let by = self.group(ThreadId { domain: id.domain, tid }, names);
             (Some(by), between(since, now))
@@ -479,13 +471,6 @@ impl Accounting {
         place
     }
 
-    fn interrupt_over(&mut self, cpu: CpuId, soft: bool, time: i64) {
-        let Some(here) = self.cpus.get_mut(&cpu) else { return };
-        let Some((place, own)) = here.interrupts.end(soft, time) else { return };
-        let figures = &mut self.figures[place];
-        (figures.time_ns, figures.count) = (figures.time_ns + own, figures.count + 1);
-    }
-
     fn lock(&mut self, domain: u8, group: usize, waited: u64) {
         let place = match self.locks.get(&group) {
             Some(place) => *place,
@@ -503,14 +488,15 @@ impl Accounting {
 
     /// What all did until the last event.
     pub(crate) fn finish(mut self, names: &Names) -> Usage {
-        let running: Vec<_> = self.cpus.iter().map(|(cpu, here)| (*cpu, here.tid, here.since)).collect();
-        for (cpu, tid, since) in running.into_iter().filter(|(_, tid, _)| *tid != 0) {
+        // Of who was interrupted on a CPU that has not switched, nothing else tells that it ran.
+        let runs = |(cpu, here): (&CpuId, &Cpu)| {
+            let unseen = (here.tid, i64::MIN);
+            (*cpu, self.replay.cpu(*cpu).and_then(ReplayedCpu::running).unwrap_or(unseen))
+        };
+        let running: Vec<_> = self.cpus.iter().map(runs).collect();
+        for (cpu, (tid, since)) in running {
             let last = self.times.get(&cpu.domain).map_or(since, |(_, last)| *last);
-            let id = ThreadId { domain: cpu.domain, tid };
-            self.ran(id, since, last, names);
-            let ran = between(since, last);
-            self.threads.entry(id).or_default().done.time_ns += ran;
-            self.cpus.entry(cpu).and_modify(|here| here.busy = here.busy.saturating_add(ran));
+            self.run(cpu, tid, since, last, names);
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
         left.sort_unstable();
@@ -577,7 +563,8 @@ impl Usage {
 
     fn added_up(trace: &Trace, with: impl FnOnce(Accounting) -> Accounting) -> Self {
         let Guests { all, names, .. } = Guests::of(trace);
-        let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all));
+        let losses = Losses::of(trace).take_all();
+        let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all, losses));
         accounting.recorders = Recorders::of(trace);
         let mut events = trace.events();
         while let Some(event) = events.next() {

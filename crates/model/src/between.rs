@@ -5,6 +5,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use xweave_replay::ThreadId;
 use xweave_trace::event::{Event, Names};
 
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     pair::{Leg, Pair, Passing},
     passed::{Passed, Stretch},
     place::{By, Mark, Place},
-    thread::ThreadId,
 };
 
 /// The most places of a transaction.

@@ -19,6 +19,7 @@ mod transit;
 
 use std::fmt;
 
+use xweave_replay::{CpuId, Ended, Source, ThreadId, ThreadState};
 use xweave_trace::event::State;
 
 pub(crate) use self::processor::time_on_cpu;
@@ -29,8 +30,6 @@ use crate::{
     machine::Machine,
     power::Power,
     qdisc::QdiscId,
-    thread::{Ended, Source, ThreadId, ThreadState},
-    vcpu::CpuId,
     wait::WaitedFor,
 };
 
@@ -333,10 +332,10 @@ impl<'m> BackwardWalk<'m> {
         let me = Object::Thread(id);
         let machine = self.machine;
         self.on.push(id);
-        match machine.threads.get(id) {
+        match machine.threads().get(id) {
             None => self.add(from, to, me, TimeState::Unknown),
             Some(thread) => {
-                for (a, b, doing) in machine.threads.line(id, from, to).into_iter().rev() {
+                for (a, b, doing) in machine.threads().line(id, from, to).into_iter().rev() {
                     match doing {
                         Some(ThreadState::Unknown) => self.add(a, b, me, TimeState::Unknown),
                         None => match thread.born_of(b) {

@@ -10,13 +10,14 @@ pub(crate) mod tcp;
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use xweave_replay::ThreadId;
 use xweave_trace::event::{Connection, Event, Refusal, Sending};
 
 pub use self::datagram::Answered;
 use self::datagram::Exchanges;
 pub(crate) use self::datagram::{GIVEN_UP, IDLE};
 use self::tcp::{CLOSE, ESTABLISHED, LISTEN, SYN_SENT};
-use crate::{bytes::Bytes, listeners::Listeners, thread::ThreadId};
+use crate::{bytes::Bytes, listeners::Listeners};
 
 /// From here on, ports are given to who asks for any (the kernel's default of `ip_local_port_range`), so that the lower
 /// of two does not tell which is the server's.

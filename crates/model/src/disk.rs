@@ -16,15 +16,13 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
+use xweave_replay::{ThreadId, between};
 use xweave_trace::{
     Trace,
     event::{Access as What, Event},
 };
 
-use crate::{
-    sectors::{Candidate, SECTOR, Sectors, common, cover, end},
-    thread::{ThreadId, between},
-};
+use crate::sectors::{Candidate, SECTOR, Sectors, common, cover, end};
 
 /// As many accesses as a disk may have under way: of more than those, the end of the oldest was not recorded. The
 /// kernel gives a disk hundreds (`nr_requests` of each of its queues).

@@ -4,12 +4,12 @@
 
 use std::{cmp::Reverse, collections::VecDeque};
 
+use xweave_replay::{LossOfDomain, Losses};
 use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 
 use crate::{
     breakdown::Piece,
     bytes::Bytes,
-    loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     passed::Passed,
@@ -159,7 +159,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut losses = Losses::of(trace);
     let Paths { all: flows, incomplete: incomplete_flows } = Paths::of(trace, spec);
     let mut all = Explanation {
-        machine: Machine::of(trace, losses.all()).with_highest(Highest::of(trace)),
+        machine: Machine::of(trace, losses.take_all()).with_highest(Highest::of(trace)),
         objects: Objects::of(trace),
         marks: Marks::of(trace, spec),
         flows,

@@ -1,51 +1,6 @@
-//! Interrupts: those under way on a CPU, and their names.
+//! Interrupts by what they are for.
 
 use xweave_trace::event::VECTORS;
-
-use crate::{machine::NESTED, thread::between};
-
-/// An interrupt under way.
-#[derive(Clone, Copy, Debug)]
-struct Frame {
-    soft: bool,
-    /// Where its figures are.
-    place: usize,
-    since: i64,
-    /// How long others interrupted it.
-    above: u64,
-}
-
-/// The interrupts under way on a CPU, the innermost last.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupts(Vec<Frame>);
-
-impl Interrupts {
-    /// One begins, whose figures are at this place.
-    pub(crate) fn begin(&mut self, soft: bool, place: usize, since: i64) {
-        if self.0.len() >= NESTED {
-            self.0.remove(0);
-        }
-        self.0.push(Frame { soft, place, since, above: 0 });
-    }
-
-    /// The innermost of a kind ends: the place of its figures, and its time without that of others above it. An end
-    /// whose beginning was not seen ends nothing.
-    pub(crate) fn end(&mut self, soft: bool, time: i64) -> Option<(usize, u64)> {
-        let at = self.0.iter().rposition(|frame| frame.soft == soft)?;
-        let Frame { place, since, above, .. } = self.0[at];
-        self.0.truncate(at);
-        let took = between(since, time);
-        if let Some(below) = self.0.last_mut() {
-            below.above += took;
-        }
-        Some((place, took.saturating_sub(above)))
-    }
-
-    /// Forgets them all.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
 
 /// Interrupts that are told as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,11 +1,12 @@
 //! Transactions divided at the places that they pass: how long each took from one to the next, and for what.
 
+use xweave_replay::between;
+
 use crate::{
     explanation::{Explained, Step},
     objects::Objects,
     parts::{Such, Totals},
     spec::Spec,
-    thread::between,
 };
 
 /// The time of transactions that pass several places, from each to the next. All intervals of a transaction sum to its

@@ -4,14 +4,14 @@
 //! transactions are served by objects, which ask each other and wait for each other; the most basic one is the
 //! thread.
 //!
-//! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
+//! Modules, in the order of the work: what threads and CPUs did comes from the [replay](xweave_replay); [`disk`] is the accesses
 //! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`qdisc`] which frames waited in queueing disciplines, [`guests`] who runs whom, [`vcpu`] when guests'
-//! processors were really theirs (`exit` why they were not), [`power`] idle states and frequencies, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
+//! processors were really theirs (`exit` why they were not), [`power`] idle states and frequencies; [`machine`] feeds them all. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says ([`between`] what lies between two [places](place) or more, `pair` from each to the next), `paths` are those that records tell of, [`passed`] where one was until when; [`explanation`] does it
 //! for a whole trace with the [`objects`] (`group` what is like others), [`parts`] adds up, [`delay`] what kept them, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once ([`mod@mean`] divides), [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
-//! [`census`] is what there is to ask for, [`recorded`] which groups of events were recorded, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
+//! [`census`] is what there is to ask for, [`recorded`] which groups of events were recorded, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` is what an interrupt is for), and [`comparison`] holds two traces
 //! side by side; [`contrast`] holds slow transactions beside fast ones, and those of one trace beside another's.
 
 mod accounting;
@@ -26,7 +26,6 @@ pub mod delay;
 pub mod disk;
 mod exit;
 pub mod explanation;
-mod gaps;
 mod group;
 pub mod guests;
 mod interrupt;
@@ -34,7 +33,6 @@ pub mod intervals;
 mod listeners;
 pub mod lives;
 mod lock;
-pub mod loss;
 pub mod machine;
 pub mod mean;
 pub mod objects;
@@ -54,7 +52,6 @@ pub mod spec;
 mod tally;
 #[cfg(test)]
 mod test_objects;
-pub mod thread;
 pub mod transaction;
 pub mod usage;
 pub mod vcpu;
@@ -71,7 +68,6 @@ pub use exit::ExitReason;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use interrupt::Interrupt;
 pub use intervals::Intervals;
-pub use loss::{Loss, LossOfCpu, LossOfDomain};
 pub use machine::Machine;
 pub use objects::{DomainRef, ObjectGroup, ObjectKind, ObjectRef, Objects};
 pub use passed::Stretch;
@@ -80,6 +76,6 @@ pub use sizes::Sizes;
 pub use slowest::Slowest;
 pub use spec::{Spec, SpecError};
 pub use tally::Tally;
-pub use thread::ThreadId;
 pub use usage::{Usage, UsageKind, UsageObject};
 pub use vcpu::Guest;
+pub use xweave_replay::{CpuId, Loss, LossOfCpu, LossOfDomain, ThreadId};

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use xweave_replay::between;
+
 use crate::{
     breakdown::TimeState,
     explanation::{Explained, Step},
     objects::{ObjectKind, Objects},
     spec::Spec,
-    thread::between,
 };
 
 /// What lives were spent on: together all of their time, in nanoseconds.

@@ -1,6 +1,7 @@
 //! The objects of a trace: what each is, and with which it is told as one. What they are called is for who shows them.
 
 use rustc_hash::FxHashMap;
+use xweave_replay::CpuId;
 use xweave_trace::{
     Trace,
     event::{Name, Names, Refusal},
@@ -17,7 +18,6 @@ use crate::{
     machine::Machine,
     power::Power,
     qdisc::QdiscId,
-    vcpu::CpuId,
     wait::WaitedFor,
 };
 
@@ -278,7 +278,7 @@ impl Objects {
             Object::Thread(id) | Object::Lock { holder: id, .. } => Some(id),
             _ => None,
         };
-        let name = thread.and_then(|id| Some(machine.threads.get(id)?.name)).unwrap_or_default();
+        let name = thread.and_then(|id| Some(machine.threads().get(id)?.name)).unwrap_or_default();
         let vcpu = thread.and_then(|id| machine.vcpus.which(id));
         if let Some(known) = self.numbers.get(&(object, name, vcpu)) {
             return *known;
@@ -357,7 +357,7 @@ impl Objects {
             return (ObjectGroup::Vcpus { guest }, Member::Vcpu(vcpu.cpu));
         }
         let tid = id.tid;
-        let process = machine.threads.get(id).map_or(0, |thread| thread.process);
+        let process = machine.threads().get(id).map_or(0, |thread| thread.process);
         let service = service(name);
         let guest = machine.vcpus.guest(id.domain, service.map_or(process, |(_, process)| process));
         let guest = guest.map(|guest| self.domain(guest));

@@ -1,6 +1,7 @@
 //! What passes from one place to the next: who is on the way, by what the two places have in common.
 
 use rustc_hash::FxHashMap;
+use xweave_replay::{CpuId, ThreadId};
 use xweave_trace::event::{Access, Event, Kind, Names, Sending};
 
 use crate::{
@@ -10,8 +11,6 @@ use crate::{
     disk::DiskId,
     machine::Machine,
     place::{By, Mark, Place, Told},
-    thread::ThreadId,
-    vcpu::CpuId,
     wait::{PipeId, pipe_of},
 };
 

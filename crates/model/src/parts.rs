@@ -4,12 +4,13 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use rustc_hash::FxHashMap;
 
+use xweave_replay::between;
+
 use crate::{
     breakdown::TimeState,
     delay::{Awaited, Delay, DelayKind, Offender},
     explanation::{Explained, Step},
     objects::{Cause, DomainRef, ObjectGroup, ObjectKind, ObjectNumber, Objects, Reason},
-    thread::between,
 };
 
 /// Adds time. Events may have any times: a sum stays at the most there is rather than begin anew.
@@ -265,7 +266,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{breakdown::Object, machine::Machine, thread::ThreadId, usage::Figures};
+    use crate::{breakdown::Object, machine::Machine, usage::Figures};
+    use xweave_replay::ThreadId;
 
     /// As it would be if there were no most.
     fn sum(of: impl Iterator<Item = u64>) -> u64 {

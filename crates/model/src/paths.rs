@@ -10,6 +10,7 @@ use xweave_flow::{
     exchange::{self, Connection},
     legs::WayPoint,
 };
+use xweave_replay::{CpuId, ThreadId};
 use xweave_trace::{Trace, event};
 
 use crate::{
@@ -19,9 +20,7 @@ use crate::{
     passed::{Passed, Stretch},
     qdisc::HeldFrame,
     spec::{Rate, Spec},
-    thread::ThreadId,
     transaction::Transaction,
-    vcpu::CpuId,
 };
 
 /// The ways of all transactions of a trace that records tell of.

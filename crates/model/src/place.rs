@@ -3,12 +3,13 @@
 use std::fmt;
 
 use rustc_hash::FxHashMap;
+use xweave_replay::{CpuId, ThreadId};
 use xweave_trace::{
     MAX_VALUES, Row, Site, Trace,
     event::{Event, Kind},
 };
 
-use crate::{connection::tcp, thread::ThreadId, vcpu::CpuId};
+use crate::connection::tcp;
 
 /// `NAME[:entry|:return][@DOMAIN]`: a kind of events, an event of another tool's, a function or advice; or
 /// `socket:STATE[@DOMAIN]`, a state of TCP that a connection comes to.

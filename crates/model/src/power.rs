@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use xweave_replay::CpuId;
 use xweave_trace::{
     Trace,
     event::{Event, Kind},
 };
-
-use crate::vcpu::CpuId;
 
 /// More processors than any machine has are made up.
 const CPUS: usize = 1 << 13;

@@ -5,6 +5,7 @@ mod lifetimes;
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
+use xweave_replay::{ThreadId, Transition};
 use xweave_trace::event::{Connection, Event, Kind, Names, Sending};
 
 pub use self::lifetimes::Lifetimes;
@@ -20,7 +21,6 @@ use crate::{
     passed::Passed,
     place::Mark,
     spec::Spec,
-    thread::ThreadId,
 };
 
 /// How long after a connection was established it is given up that somebody of the trace accepts it, in nanoseconds.
@@ -206,11 +206,13 @@ fn named(end: EndId) -> String {
 impl Connects {
     fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
         let thread = ThreadId { domain: event.domain, tid: event.tid };
-        if event.kind == Kind::Switch {
-            // The client goes on.
-            let thread = ThreadId { domain: event.domain, tid: event.other };
-            let asked = self.open.get_mut(&self.answered.remove(&thread)?)?;
-            asked.seen = Some(breakdown(machine, thread, asked.from, event.time_ns));
+        let dispatched = |transition: &Transition| match *transition {
+            Transition::Dispatched { thread, .. } => Some(thread),
+            _ => None,
+        };
+        if let Some(client) = machine.transitions().iter().find_map(dispatched) {
+            let asked = self.open.get_mut(&self.answered.remove(&client)?)?;
+            asked.seen = Some(breakdown(machine, client, asked.from, event.time_ns));
             return None;
         }
         if !matches!(event.kind, Kind::Socket | Kind::Accept) {
@@ -323,9 +325,9 @@ fn port_of(end: EndId, server: bool) -> u16 {
 
 /// Whether a thread is one of the recorder's, by its name or its process's.
 fn of_recorder(thread: ThreadId, machine: &Machine, names: &Names) -> bool {
-    let Some(known) = machine.threads.get(thread) else { return false };
+    let Some(known) = machine.threads().get(thread) else { return false };
     let process = u32::try_from(known.process).ok();
-    let first = process.and_then(|tid| machine.threads.get(ThreadId { tid, ..thread }));
+    let first = process.and_then(|tid| machine.threads().get(ThreadId { tid, ..thread }));
     let is = |name| machine.recorders.has(thread.domain, known.process, names.text(name));
     [Some(known), first].into_iter().flatten().any(|thread| is(thread.name))
 }

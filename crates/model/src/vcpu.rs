@@ -3,18 +3,8 @@
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use xweave_replay::{CpuId, ThreadId};
 use xweave_trace::event::Event;
-
-use crate::thread::ThreadId;
-
-/// A processor of a domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CpuId {
-    /// The domain's number.
-    pub domain: u8,
-    /// Logical CPU.
-    pub cpu: u32,
-}
 
 /// A guest of the trace: which process of which domain runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,9 +7,8 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use xweave_replay::{Ended, ThreadId};
 use xweave_trace::event::{Event, Name, Sending};
-
-use crate::thread::{Ended, ThreadId};
 
 /// Waits of a thread that may be told later are no more: a write of a MiB to a pipe of the usual size has 16.
 const RECENT: usize = 64;
@@ -207,7 +206,7 @@ mod tests {
     #[test]
     fn a_fault_within_a_read_is_told_as_a_fault() {
         let mut waits = CallWaits::default();
-        let disk = Ended::Interrupt { access: Some(1), source: crate::thread::Source::Other, cpu: 0 };
+        let disk = Ended::Interrupt { access: Some(1), source: xweave_replay::Source::Other, cpu: 0 };
         waits.woken(READER, 50, 60, by(WRITER));
         waits.woken(READER, 70, 90, disk);
         let fault = Event { bytes: 25, ..event(Kind::SwapIn, 93, READER) };

@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(map.points(9), None);
         // A clock whose rate changes by and by, 2 ticks a nanosecond at first, from a counter that wraps.
         let origin = u64::MAX - 40_000_000_000;
-        let tick = |ns: u64| origin.wrapping_add(2 * ns + ns * ns / 1_000_000_000_000);
+        let tick = |ns: u64| origin.wrapping_add(2 * ns + (ns / 1_000_000) * (ns / 1_000_000));
         for second in 0..=50 {
             let ns = second * 1_000_000_000;
             map.add(Bracket { before: tick(ns) - 20, mono_ns: ns, after: tick(ns) + 20 });
@@ -426,9 +426,10 @@ mod tests {
         assert_eq!((all.len(), all[50]), (51, (tick(50_000_000_000), 50_000_000_000)));
         let (few, error) = map.points(9).unwrap();
         assert_eq!((few.len(), few[0], few[8]), (9, all[0], all[50]));
-        // Seven seconds apart: in the middle of them the line is off by (3.5 s)² of that, in ticks of half a nanosecond.
+        // Seven seconds apart: in the middle of them the line is off by (3.5 s)² of that, in ticks of half a nanosecond;
+        // of up to a twentieth less, as the rate grows to 2.1.
         let off = 3_500_000_000_u64.pow(2) / 1_000_000_000_000 / 2;
-        assert!((off - off / 50..off + exact).contains(&(error - exact)), "{error}, {exact}, {off}");
+        assert!((off - off / 20..off + exact).contains(&(error - exact)), "{error}, {exact}, {off}");
     }
 
     #[test]

@@ -1,25 +1,24 @@
-//! A processor, and who has it.
+//! A processor's use.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use xweave_replay::CpuId;
 
 use super::runs::Runs;
-use crate::{interrupt::Interrupts, vcpu::CpuId};
 
 #[derive(Clone, Debug)]
 pub(super) struct Cpu {
+    /// The first thread that was seen there.
     pub(super) tid: u32,
-    pub(super) since: i64,
     /// How long threads ran on it, in nanoseconds.
     pub(super) busy: u64,
-    pub(super) interrupts: Interrupts,
     pub(super) runs: Runs,
 }
 
 impl Cpu {
-    pub(super) fn of(tid: u32, since: i64) -> Self {
-        Self { tid, since, busy: 0, interrupts: Interrupts::default(), runs: Runs::default() }
+    pub(super) fn of(tid: u32) -> Self {
+        Self { tid, busy: 0, runs: Runs::default() }
     }
 }
 

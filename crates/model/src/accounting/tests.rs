@@ -9,9 +9,11 @@ use crate::{
 
 fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
     let domains = [(1, "host".to_owned()), (2, "vm1".to_owned())].into_iter().collect();
-    let mut accounting =
-        Accounting::new(domains, DiskNames::default(), vec![Guest { domain: 2, host: 1, process: 70 }]);
-    events.into_iter().for_each(|event| accounting.feed(&event, names));
+    let guest = Guest { domain: 2, host: 1, process: 70 };
+    let events: Vec<Event> = events.into_iter().collect();
+    let losses = events.iter().filter(|event| event.kind == Kind::Lost).map(Loss::new).collect();
+    let mut accounting = Accounting::new(domains, DiskNames::default(), vec![guest], losses);
+    events.iter().for_each(|event| accounting.feed(event, names));
     accounting.finish(names)
 }
 

@@ -1,14 +1,10 @@
 //! What vCPUs did: in their guests, and out of them.
 
+use xweave_replay::{ThreadId, between};
 use xweave_trace::event::{Event, Names};
 
 use super::Accounting;
-use crate::{
-    exit::ExitReason,
-    objects::ObjectGroup,
-    thread::{ThreadId, between},
-    usage::UsageObject,
-};
+use crate::{exit::ExitReason, objects::ObjectGroup, usage::UsageObject};
 
 /// What a vCPU is out of its guest for.
 #[derive(Clone, Copy, Debug)]

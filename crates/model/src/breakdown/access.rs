@@ -1,13 +1,15 @@
 //! Where the time of a wait for a disk went.
 
+use xweave_replay::ThreadId;
+
 use super::{BackwardWalk, DEPTH, Object, TimeState};
-use crate::{disk::Access, thread::ThreadId};
+use crate::disk::Access;
 
 impl BackwardWalk<'_> {
     /// A wait for an access to a disk.
     pub(super) fn accessing(&mut self, access: &Access, id: ThreadId, from: i64, to: i64) {
         // When it was issued, or that this was another, may be among what was lost.
-        let lost = self.machine.threads.lost(id.domain, access.queued, access.done.unwrap_or(to));
+        let lost = self.machine.threads().lost(id.domain, access.queued, access.done.unwrap_or(to));
         let state = |state| if lost { TimeState::Unknown } else { state };
         // A disk on another one has the access until it asks that one; then it is that one's.
         let (mut at, mut above) = (access, Vec::new());

@@ -4,12 +4,10 @@
 //! ended it alone, but by what was asked: before the request was received, nobody had anything to do for it; after that, what
 //! other clients sent did not end a wait for it.
 
+use xweave_replay::{CpuId, Ended, ThreadId, ThreadState};
+
 use super::{Answer, BackwardWalk, Cause, Exchange, Object, TimeState, transit::Transit};
-use crate::{
-    connection::{Awaited, EndId, Sent},
-    thread::{Ended, ThreadId, ThreadState},
-    vcpu::CpuId,
-};
+use crate::connection::{Awaited, EndId, Sent};
 
 impl BackwardWalk<'_> {
     /// A wait for the other end of a connection; none if what woke the thread is the better account.
@@ -196,7 +194,7 @@ impl BackwardWalk<'_> {
                 .connections
                 .taken_next(sent.thread, sent.time)
                 .map_or(to, |other| other.clamp(begin, to));
-            let line = machine.threads.line(sent.thread, begin, other);
+            let line = machine.threads().line(sent.thread, begin, other);
             sending.extend(line.into_iter().map_while(|(a, b, doing)| match doing {
                 Some(ThreadState::Running { cpu }) => Some((a, b, cpu)),
                 _ => None,

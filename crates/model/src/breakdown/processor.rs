@@ -1,18 +1,16 @@
 //! What a processor's time was for: the thread that had it, interrupts above that, and of a guest's, the host.
 
+use xweave_replay::{CpuId, ThreadId, ThreadState, between};
+
 use super::{BackwardWalk, Cause, Object, TimeState, ready::WhyReady};
-use crate::{
-    machine::Machine,
-    thread::{ThreadId, ThreadState, between},
-    vcpu::{CpuId, Vcpu},
-};
+use crate::{machine::Machine, vcpu::Vcpu};
 
 /// How long a thread itself ran between two moments, in nanoseconds: without the interrupts above it, and of a guest's without
 /// what the host took.
 pub(crate) fn time_on_cpu(machine: &Machine, id: ThreadId, from: i64, to: i64) -> u64 {
     let mut walk = BackwardWalk::new(machine);
     let me = Object::Thread(id);
-    for (a, b, doing) in machine.threads.line(id, from, to).into_iter().rev() {
+    for (a, b, doing) in machine.threads().line(id, from, to).into_iter().rev() {
         if let Some(ThreadState::Running { cpu }) = doing {
             walk.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, TimeState::Running);
         }
@@ -86,10 +84,10 @@ impl BackwardWalk<'_> {
             return;
         }
         let object = Object::Vcpu(cpu);
-        let Some(thread) = self.machine.threads.get(vcpu.thread) else {
+        let Some(thread) = self.machine.threads().get(vcpu.thread) else {
             return self.add(from, to, object, TimeState::Unknown);
         };
-        for (a, b, doing) in self.machine.threads.line(vcpu.thread, from, to).into_iter().rev() {
+        for (a, b, doing) in self.machine.threads().line(vcpu.thread, from, to).into_iter().rev() {
             match doing {
                 None | Some(ThreadState::Unknown) => self.add(a, b, object, TimeState::Unknown),
                 Some(ThreadState::Running { cpu }) => {
@@ -99,7 +97,7 @@ impl BackwardWalk<'_> {
                 Some(ThreadState::Ready { cpu, since }) => {
                     let cpu = cpu.or_else(|| thread.next_cpu(b));
                     // Who had the processor may be among what was lost, and which it was.
-                    let lost = self.machine.threads.lost(vcpu.thread.domain, b, b + 1);
+                    let lost = self.machine.threads().lost(vcpu.thread.domain, b, b + 1);
                     for (a, b, why) in self.why_ready(vcpu.thread, cpu, since, a, b) {
                         let (spent, cause) = match why {
                             WhyReady::Had(had) => (TimeState::Preempted, Some(Cause::Had(had))),

@@ -1,11 +1,9 @@
 //! Why a thread that could have run did not: who had its processor, or that it was withheld.
 
+use xweave_replay::{CpuId, Since, ThreadId};
+
 use super::{BackwardWalk, Cause, Object, TimeState};
-use crate::{
-    power::Power,
-    thread::{Since, ThreadId},
-    vcpu::CpuId,
-};
+use crate::power::Power;
 
 impl BackwardWalk<'_> {
     /// Why a thread that could have run did not, from the last to the first.
@@ -20,8 +18,10 @@ impl BackwardWalk<'_> {
         if since == Since::Throttled {
             return vec![(from, to, WhyReady::Withheld)];
         }
-        let cpu = cpu.and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
-        let waking = |at| WhyReady::Waking(cpu.and_then(|cpu| cpu.power().idle_at(at)).map(Power::Idle));
+        let cpu = cpu.map(|cpu| CpuId { domain: id.domain, cpu });
+        let power = cpu.and_then(|cpu| self.machine.power(cpu));
+        let cpu = cpu.and_then(|cpu| self.machine.cpu(cpu));
+        let waking = |at| WhyReady::Waking(power.and_then(|power| power.idle_at(at)).map(Power::Idle));
         let mut why = Vec::new();
         let (mut at, mut withheld) = (from, from);
         // Others of its group may have used up the quota since it was woken.
@@ -43,7 +43,7 @@ impl BackwardWalk<'_> {
                 // Itself: it was seen to be ready before the processor had left it.
                 _ if had == id => WhyReady::Unknown,
                 _ => {
-                    may_run = may_run && !self.machine.threads.is_throttled(had, stretch.to);
+                    may_run = may_run && !self.machine.threads().is_throttled(had, stretch.to);
                     WhyReady::Had(had)
                 }
             };
@@ -68,7 +68,9 @@ impl BackwardWalk<'_> {
             let (spent, cause) = match why {
                 WhyReady::Had(had) => (TimeState::Ready, Some(Cause::Had(had))),
                 // Who had the processor, or that it was another one's turn, may be among what was lost.
-                WhyReady::Unknown if self.machine.threads.lost(id.domain, a, b) => (TimeState::Unknown, None),
+                WhyReady::Unknown if self.machine.threads().lost(id.domain, a, b) => {
+                    (TimeState::Unknown, None)
+                }
                 WhyReady::Unknown => (TimeState::Ready, None),
                 WhyReady::Waking(idle) => (TimeState::Waking, idle.map(Cause::Power)),
                 WhyReady::Withheld => (TimeState::Throttled, None),
@@ -76,7 +78,7 @@ impl BackwardWalk<'_> {
             match cpu {
                 Some(cpu) => self.in_guest(CpuId { domain: id.domain, cpu }, a, b, me, spent, cause),
                 // Whether the processor that it waited for was there is not known.
-                None if self.machine.threads.lost(id.domain, to, to + 1) => {
+                None if self.machine.threads().lost(id.domain, to, to + 1) => {
                     self.add(a, b, me, TimeState::Unknown);
                 }
                 None => self.because(a, b, me, spent, cause),

@@ -4,11 +4,10 @@
 //! itself before it did other things, as where tasks move between the threads that carry them or one thread carries many,
 //! the way leads to who asked. In between it was the time of the one that was asked.
 
+use xweave_replay::{Ended, Source, ThreadId, ThreadState};
+
 use super::{BackwardWalk, Cause, DEPTH, Object, TimeState};
-use crate::{
-    connection::{EndId, Sent},
-    thread::{Ended, Source, ThreadId, ThreadState},
-};
+use crate::connection::{EndId, Sent};
 
 /// An answer to a part of the work, which was done elsewhere.
 struct Leg {
@@ -79,7 +78,7 @@ impl BackwardWalk<'_> {
             self.read(to).filter(|(reader, received)| *received >= from && *reader != id)?;
         let (mut waker, mut until, mut woken) = (id, to, None);
         for _ in 0..DEPTH {
-            let line = self.machine.threads.line(waker, received, until);
+            let line = self.machine.threads().line(waker, received, until);
             let wait = line.into_iter().rev().find_map(|(begun, at, doing)| match doing {
                 Some(ThreadState::Waiting { over, .. }) => Some((begun, at, over)),
                 _ => None,
@@ -108,7 +107,7 @@ impl BackwardWalk<'_> {
 
     /// Whether a thread did not wait between two times.
     fn is_busy(&self, id: ThreadId, from: i64, to: i64) -> bool {
-        let line = self.machine.threads.line(id, from, to);
+        let line = self.machine.threads().line(id, from, to);
         line.iter().all(|(.., doing)| !matches!(doing, Some(ThreadState::Waiting { .. })))
     }
 
@@ -136,7 +135,7 @@ impl BackwardWalk<'_> {
             let asked = asked.filter(|_| !self.serves(end) && legs.len() < DEPTH);
             // What is seen to have been asked or received last may not be what was, if events were lost.
             let since = asked.map_or(from, |asked| asked.time);
-            let lost = self.machine.threads.lost(id.domain, since, until);
+            let lost = self.machine.threads().lost(id.domain, since, until);
             match asked {
                 Some(asked) if !lost => {
                     if asked.thread != id || connections.is_versatile(id) {

@@ -1,14 +1,11 @@
 //! What is on its way from one end of a connection to the other: how long it was, and how long a vCPU that had halted took to
 //! run again when it had come.
 
+use xweave_replay::{CpuId, Ended, Source, ThreadId, ThreadState};
 use xweave_trace::event::Connection;
 
 use super::{BackwardWalk, Cause, Object, TimeState};
-use crate::{
-    connection::EndId,
-    thread::{Ended, Source, ThreadId, ThreadState},
-    vcpu::{CpuId, Vcpu},
-};
+use crate::{connection::EndId, vcpu::Vcpu};
 
 /// Something that was on its way.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +64,7 @@ struct Woken<'m> {
 impl<'m> BackwardWalk<'m> {
     /// Reports whether events were lost in a domain that may have told that something was received there, or sent later.
     pub(super) fn may_be_lost(&self, domain: u8, since: i64, to: i64) -> bool {
-        self.machine.threads.lost(domain, since.min(to), to)
+        self.machine.threads().lost(domain, since.min(to), to)
     }
 
     /// Something that was sent at `since` was on its way, of which the time between two moments is told: until it
@@ -123,7 +120,7 @@ impl<'m> BackwardWalk<'m> {
     /// - the vCPU has run no thread of its guest since, so that nothing else was done before the interrupt.
     fn woken_vcpu(&self, receiver: ThreadId, from: i64, to: i64) -> Option<Woken<'m>> {
         let machine = self.machine;
-        let cpu = match machine.threads.line(receiver, to.saturating_sub(1), to).last()?.2? {
+        let cpu = match machine.threads().line(receiver, to.saturating_sub(1), to).last()?.2? {
             ThreadState::Waiting {
                 over: Some(Ended::Interrupt { source: Source::Network, cpu, .. }),
                 ..
@@ -131,7 +128,7 @@ impl<'m> BackwardWalk<'m> {
             _ => return None,
         };
         let vcpu = machine.vcpus.of(cpu, from)?;
-        let line = machine.threads.line(vcpu.thread, from, to);
+        let line = machine.threads().line(vcpu.thread, from, to);
         let (_, woken, slept) =
             line.into_iter().rfind(|(.., doing)| matches!(doing, Some(ThreadState::Waiting { .. })))?;
         let Some(ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. }) = slept else {

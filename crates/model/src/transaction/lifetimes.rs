@@ -1,13 +1,13 @@
 //! Lives of processes and threads.
 
 use rustc_hash::FxHashMap;
+use xweave_replay::ThreadId;
 use xweave_trace::event::{Event, Kind, Names};
 
 use super::Transaction;
 use crate::{
     breakdown::{breakdown, time_on_cpu},
     machine::Machine,
-    thread::ThreadId,
 };
 
 /// From the beginnings of processes or threads to their ends.
@@ -81,7 +81,7 @@ impl Lifetimes {
             Kind::Exit => {
                 let thread = id(event.tid);
                 let mut life = self.begun.remove(&thread)?;
-                let name = names.text(machine.threads.get(thread)?.name);
+                let name = names.text(machine.threads().get(thread)?.name);
                 if self.name.as_ref().is_some_and(|wanted| wanted != name) {
                     return None;
                 }

@@ -1,7 +1,7 @@
 //! Where events were lost: what is known of the time, and that nothing else is said of it.
 
 use xweave_model::{
-    Guest, Loss, Machine, Object, Piece, ThreadId, breakdown, breakdown::breakdown_of_cpu, vcpu::CpuId,
+    CpuId, Guest, Loss, Machine, Object, Piece, ThreadId, breakdown, breakdown::breakdown_of_cpu,
 };
 use xweave_trace::event::{Connection, Event, Kind, State};
 

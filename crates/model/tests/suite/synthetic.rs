@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use xweave_model::{
-    Cause, Guest, Loss, Machine, Object, Piece, Spec, ThreadId, TimeState, breakdown, disk::DiskId,
-    transaction::Finder, vcpu::CpuId, wait::WaitedFor,
+    Cause, CpuId, Guest, Loss, Machine, Object, Piece, Spec, ThreadId, TimeState, breakdown, disk::DiskId,
+    transaction::Finder, wait::WaitedFor,
 };
 use xweave_synthetic::{Config, Outside, Part, Processor, Simulation, Transaction, Who};
 use xweave_trace::{

@@ -30,25 +30,11 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Name, Quota, State};
 
-use crate::gaps::Gaps;
+use crate::{gaps::Gaps, ids::ThreadId};
 
 /// So many segments behind a moment are looked at for the next processor: who is ready runs next, unless events were
 /// lost.
 const AHEAD: usize = 64;
-
-/// A thread of a domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ThreadId {
-    /// The domain's number.
-    pub domain: u8,
-    /// The thread's, there.
-    pub tid: u32,
-}
-
-/// Nanoseconds between two moments; 0 where clocks say that the later one came first.
-pub(crate) fn between(from: i64, to: i64) -> u64 {
-    u64::try_from(to.saturating_sub(from)).unwrap_or(0)
-}
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,7 +269,7 @@ impl Threads {
     }
 
     /// Whether the kernel kept a thread from running from that time on, because a quota was used up.
-    pub(crate) fn is_throttled(&self, id: ThreadId, at: i64) -> bool {
+    pub fn is_throttled(&self, id: ThreadId, at: i64) -> bool {
         let line = self.line(id, at, at + 1);
         matches!(line[..], [(_, _, Some(ThreadState::Ready { since: Since::Throttled, .. })), ..])
     }
@@ -294,7 +280,7 @@ impl Threads {
     }
 
     /// When the last loss of a domain's events was over.
-    pub(crate) fn last_loss(&self, domain: u8) -> Option<i64> {
+    pub fn last_loss(&self, domain: u8) -> Option<i64> {
         self.lost.get(&domain)?.end()
     }
 
@@ -403,7 +389,7 @@ impl Threads {
     }
 
     /// A thread was made able to run, on that processor if it is known, as far as its quota lets it. If that ended a wait,
-    /// since when it waited.
+    /// since when it waited, and whether the beginning of the wait was seen.
     pub fn wake(
         &mut self,
         id: ThreadId,
@@ -411,13 +397,14 @@ impl Threads {
         by: Ended,
         cpu: Option<u32>,
         quota: Option<Quota>,
-    ) -> Option<i64> {
+    ) -> Option<(i64, bool)> {
         self.heard_of(id, time, ThreadState::Waiting { state: State::Sleeping, over: Some(Ended::Lost) });
         let thread = self.all.entry(id).or_insert_with(|| {
             // It was waiting when the trace began, for what is not known.
-            Thread::new(ThreadState::Waiting { state: State::Sleeping, over: None }, time)
+            let waits = ThreadState::Waiting { state: State::Sleeping, over: None };
+            Thread { guessed: true, ..Thread::new(waits, time) }
         });
-        thread.guessed = false;
+        let whole = !std::mem::take(&mut thread.guessed);
         let woken = match quota {
             None => Since::Woken,
             Some(Quota::Left) => Since::Unthrottled,
@@ -430,7 +417,7 @@ impl Threads {
                 thread.end_wait(by);
                 let since = thread.since;
                 thread.go(time, ThreadState::Ready { cpu, since: woken });
-                return Some(since);
+                return Some((since, whole));
             }
             ThreadState::Running { .. } => thread.woken = Some(woken),
             ThreadState::Ready { .. } | ThreadState::Unknown => {}

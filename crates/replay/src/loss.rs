@@ -8,7 +8,7 @@ use xweave_trace::{
     event::{Event, Kind},
 };
 
-use crate::{thread::between, vcpu::CpuId};
+use crate::ids::{CpuId, between};
 
 /// More processors than any machine has are made up.
 const CPUS: usize = 1 << 13;
@@ -67,7 +67,7 @@ pub struct LossOfDomain {
 
 /// What all processors lost, as far as it is known when.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Losses {
+pub struct Losses {
     cpus: BTreeMap<CpuId, LossOfCpu>,
     all: Vec<Loss>,
     /// The place of each processor's last.
@@ -77,7 +77,7 @@ pub(crate) struct Losses {
 impl Losses {
     /// Those that a trace's events tell of. They may come late: a processor that has lost events tells of it with the
     /// next, and what goes on elsewhere until then is affected all the same.
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub fn of(trace: &Trace) -> Self {
         let mut losses = Self::default();
         let manifest = trace.manifest();
         // The events are gone through once more, which is not done for nothing.
@@ -112,13 +112,13 @@ impl Losses {
         }
     }
 
-    /// When it was.
-    pub(crate) fn all(&mut self) -> Vec<Loss> {
+    /// When it was: taken out, so that it is there once.
+    pub fn take_all(&mut self) -> Vec<Loss> {
         std::mem::take(&mut self.all)
     }
 
     /// By domains, with what was counted without times.
-    pub(crate) fn of_domains(&self, manifest: &Manifest) -> Vec<LossOfDomain> {
+    pub fn of_domains(&self, manifest: &Manifest) -> Vec<LossOfDomain> {
         let domains = manifest.domains.iter().map(|domain| {
             let counted = manifest.loss.events.iter().filter(|loss| loss.domain == domain.name);
             let counted = counted.flat_map(|loss| [loss.dropped, loss.missed]).fold(0, u64::saturating_add);
