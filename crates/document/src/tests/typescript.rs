@@ -42,12 +42,12 @@ fn interface(module: &mut String, name: &str, schema: &Value, properties: &Map<S
     module.push_str("}\n");
 }
 
-fn required(schema: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Properties that are always there in the order of their declaration, then the others.
-fn in_order<'a>(schema: &'a Value, properties: &'a Map<String, Value>) -> Vec<(&'a str, &'a Value)> {
+pub(super) fn in_order<'a>(schema: &'a Value, properties: &'a Map<String, Value>) -> Vec<(&'a str, &'a Value)> {
     let always: Vec<&str> = required(schema).collect();
     let others = properties.keys().map(String::as_str).filter(|key| !always.contains(key));
     always.iter().copied().chain(others).map(|key| (key, &properties[key])).collect()
