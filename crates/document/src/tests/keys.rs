@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 /// Writes the table of a document's keys. A structure that occurs several times is described where it is first.
 pub(super) fn table(schema: &Value, definitions: &Map<String, Value>) -> String {
     let mut table = Table { rows: String::new(), definitions, described: BTreeMap::new() };
-    table.rows.push_str("| key | type | meaning |\n|---|---|---|\n| `schema` | integer | Version of the documents: 2. |\n");
+    table.rows.push_str(
+        "| key | type | meaning |\n|---|---|---|\n| `schema` | integer | Version of the documents: 2. |\n",
+    );
     table.members("", schema);
     table.rows
 }
@@ -32,7 +34,8 @@ impl<'a> Table<'a> {
         let Member { structure, list, mut types } = self.look_through(property);
         types.retain(|name| name != "null" || always);
         let key = if list { format!("{key}[]") } else { key.to_owned() };
-        let meaning = property.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
+        let meaning =
+            property.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
         let (types, meaning) = (types.join(" or "), meaning.replace('|', "\\|"));
         let Some(name) = structure else {
             writeln!(self.rows, "| `{key}` | {types} | {meaning} |").unwrap();
@@ -53,7 +56,11 @@ impl<'a> Table<'a> {
             let name = name.trim_start_matches("#/$defs/");
             let definition = &self.definitions[name];
             if definition.get("properties").is_some() {
-                return Member { structure: Some(name.to_owned()), list: false, types: vec!["object".to_owned()] };
+                return Member {
+                    structure: Some(name.to_owned()),
+                    list: false,
+                    types: vec!["object".to_owned()],
+                };
             }
             return self.look_through(definition);
         }

@@ -47,7 +47,10 @@ pub(super) fn required(schema: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Properties that are always there in the order of their declaration, then the others.
-pub(super) fn in_order<'a>(schema: &'a Value, properties: &'a Map<String, Value>) -> Vec<(&'a str, &'a Value)> {
+pub(super) fn in_order<'a>(
+    schema: &'a Value,
+    properties: &'a Map<String, Value>,
+) -> Vec<(&'a str, &'a Value)> {
     let always: Vec<&str> = required(schema).collect();
     let others = properties.keys().map(String::as_str).filter(|key| !always.contains(key));
     always.iter().copied().chain(others).map(|key| (key, &properties[key])).collect()
