@@ -127,6 +127,7 @@ lint: setup
 	scripts/figures
 	scripts/claims
 	scripts/page --check
+	$(CARGO) test --quiet --release --package xweave-document
 	! git grep -n -e "^<<<<<<< " -e "^>>>>>>> "
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --release --workspace --no-deps --document-private-items

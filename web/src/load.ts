@@ -1,13 +1,13 @@
 // The document out of the page, its times made relative to the beginning of the recording: a machine that has been up for
 // months has times that a browser cannot hold.
 
-import type { CostDocument, TraceDocument } from './document';
+import type { CostPage, TracePage } from './document';
 
 const TIMES = new Set(['t_ns', 'start_ns', 'end_ns']);
 
-export function load(): TraceDocument | CostDocument {
+export function load(): TracePage | CostPage {
   const text = document.getElementById('document')?.textContent ?? '';
-  const loaded = JSON.parse(text) as TraceDocument | CostDocument;
+  const loaded = JSON.parse(text) as TracePage | CostPage;
   if ('cost' in loaded) return loaded;
   const start = BigInt(loaded.recording.start_ns);
   for (const part of [loaded.recording, loaded.usage, loaded.flows?.flows, loaded.flows?.exchanges?.all]) relate(part, start);

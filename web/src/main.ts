@@ -1,6 +1,6 @@
 // The page: the document, what leads through it, and the view that the link names.
 
-import type { Flow, TraceDocument } from './document';
+import type { Flow, TracePage } from './document';
 import { append, h } from './dom';
 import { load } from './load';
 import type { Entry, Page, View } from './page';
@@ -18,7 +18,7 @@ import { where } from './views/where';
 import { who } from './views/who';
 import { why } from './views/why';
 
-const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[]) => View, has: (of: TraceDocument) => boolean][] = [
+const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[]) => View, has: (of: TracePage) => boolean][] = [
   ['overview', 'Overview', overview, () => true],
   ['flows', 'Flows', flows, (of) => of.flows !== null],
   ['where', 'Where', where, (of) => of.flows !== null],
@@ -30,7 +30,7 @@ const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[])
 ];
 
 /** The views of a trace. */
-function entries(loaded: TraceDocument): Entry[] {
+function entries(loaded: TracePage): Entry[] {
   const flows = new Map<string, Flow>();
   for (const flow of loaded.flows?.flows ?? []) for (const own of [...flow.locals, flow.id]) flows.set(String(own), flow);
   const page: Page = { document: loaded, palette: new Palette(loaded.recording.domains.all.map((one) => one.name)), flows };

@@ -1,12 +1,12 @@
 // What every view of a trace is given.
 
-import type { Flow, TraceDocument } from './document';
+import type { Flow, TracePage } from './document';
 import type { Id } from './value';
 import type { Child } from './dom';
 import type { Palette } from './palette';
 
 export interface Page {
-  document: TraceDocument;
+  document: TracePage;
   palette: Palette;
   /** The flows that the page has, by their IDs: those of all domains that they passed. */
   flows: Map<string, Flow>;

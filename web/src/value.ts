@@ -11,3 +11,6 @@ export type Id = string | number;
 
 /** Nanoseconds since the recording began: `load` makes times that. */
 export type Time = number;
+
+/** A figure of two runs, or of two groups of transactions. */
+export type Pair = [first: number, second: number];

@@ -9,10 +9,7 @@ use std::{
 use xweave_access::IndexCache;
 use xweave_aspect::{Aspects, Diagnostic, Source};
 use xweave_code::Kernel;
-use xweave_report::{
-    check,
-    document::{self, check::Check},
-};
+use xweave_report::{check, document};
 use xweave_weave::{
     AspectInput, CodeIndex, Compiler, Domain, EventChoice, KernelFiles, Library, Options, PayloadKey, Peer,
     PortableText, Role, Weaving, unseen_calls,
@@ -99,7 +96,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         events.push((of.name.as_str(), found.map_err(|error| Failure::Failed(error.to_string()))?));
     }
     if args.json {
-        shown::print(|out| document::write(out, &Check::new(&found, &events, &errors)))?;
+        shown::print(|out| document::write(out, &document::check::build(&found, &events, &errors)))?;
     } else {
         for diagnostic in found.warnings.iter().chain(&errors) {
             eprintln!("{}\n", shown::diagnostic(diagnostic));

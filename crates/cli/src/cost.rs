@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 use xweave_cost::comparison::{Method, Row};
-use xweave_cost::document::{self, Document};
+use xweave_cost::document::{self, Measurement};
 use xweave_cost::microarchitecture::Identified;
 use xweave_cost::{
     Comparison, Environment, Measured, Options, history, microarchitecture, published, summary, tables,
@@ -134,7 +134,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     if args.forms {
         return shown::only(|out| match args.json {
-            true => writeln!(out, "{}", document::catalogue()),
+            true => xweave_report::document::write_line(out, &document::build_forms()),
             false => write!(out, "{}", tables::catalogue(view())),
         });
     }
@@ -169,7 +169,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     rows.retain(|row| wanted(row, &args));
 
     if args.json {
-        let document = Document {
+        let of = Measurement {
             comparison: &comparison,
             rows: &rows,
             method,
@@ -180,7 +180,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             beside: beside.as_deref(),
             changes: changes.as_deref(),
         };
-        shown::print(|out| writeln!(out, "{}", document.json()))?;
+        shown::print(|out| xweave_report::document::write(out, &of.build()))?;
     } else {
         let mut text = summary::heading(&comparison, &processor, &identified);
         // Who asks for some sees them.

@@ -2,10 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use xweave_report::{
-    View, doctor,
-    document::{self, doctor::Doctor},
-};
+use xweave_report::{View, doctor, document};
 
 use crate::{failure::Failure, shown};
 
@@ -24,7 +21,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let checks = xweave_record::doctor();
     shown::print(|out| match args.json {
-        true => document::write(out, &Doctor::new(&checks)),
+        true => document::write(out, &document::doctor::build(&checks)),
         false => write!(out, "{}", doctor::table(&checks, View::of_stdout(WIDE))),
     })?;
     let missing: Vec<_> = checks.iter().filter(|c| c.needed && !c.ok).map(|c| c.name).collect();

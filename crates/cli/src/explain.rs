@@ -7,13 +7,13 @@ use std::{
     process::ExitCode,
 };
 
+use xweave_document::explain::Explain;
 use xweave_model::{Between, Census, Outcome, Slowest, Spec, Tally, Usage, explain, explanation::usual};
 use xweave_report::{
     View,
     document::{
         self, divided,
-        explain::{All, Stream, Summary, Transaction},
-        machines::Machines,
+        explain::{self as explained, Stream},
     },
     intervals, lives, losses, machines, mermaid, next, number, sizes, steps, transactions,
 };
@@ -348,18 +348,21 @@ fn document(
         tally.add(&transaction, objects);
         let this = wanted.is_none_or(|wanted| wanted == transaction.id);
         if this && written.is_ok() {
-            written = document.transaction(&Transaction::new(&transaction, objects, wanted.is_some()));
+            written =
+                document.transaction(&explained::build_transaction(&transaction, objects, wanted.is_some()));
         }
         found |= this;
     });
     written?;
     let Tally { totals, intervals, programs, sizes } = tally;
-    let all = All {
-        summary: Summary::new(&outcome, &totals),
-        sizes: sizes.as_ref().map(divided::sizes).unwrap_or_default(),
-        lives: programs.map(|programs| programs.all(&outcome.objects)),
-        divided: intervals.map(|of| (divided::points(&of, &outcome), divided::intervals(&of))),
+    let programs = programs.map(|programs| programs.all(&outcome.objects));
+    let all = Explain {
+        summary: explained::build_summary(&outcome, &totals),
+        sizes: sizes.as_ref().map(divided::build_sizes).unwrap_or_default(),
+        points: intervals.as_ref().map(|of| divided::build_points(of, &outcome)),
+        intervals: intervals.as_ref().map(divided::build_intervals),
+        lives: programs.map(|programs| programs.iter().map(document::lives::build).collect()),
     };
-    document.end(&all, machines.map(Machines::new).as_ref())?;
+    document.end(&all, machines.map(document::machines::build).as_ref())?;
     Ok(Printed { outcome, found })
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use xweave_export::{Phase, Written, document::Export, perfetto, summary};
+use xweave_export::{Phase, Written, document as own, perfetto, summary};
 use xweave_flow::Join;
 use xweave_guard::private::{self, Found, Growing};
 use xweave_model::{Spec, explanation::usual};
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let written = write(&trace, spec.as_ref(), &output)?;
     let counts = &written.counts;
     shown::print(|out| match args.json {
-        true => document::write(out, &Export::new(&output, spec.as_ref(), &written)),
+        true => document::write(out, &own::build(&output, spec.as_ref(), &written)),
         false => write!(out, "{}", summary::text(&output, spec.as_ref(), counts)),
     })?;
     let whole = Failure::unless_whole(&written.damaged)?;

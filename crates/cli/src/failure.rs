@@ -118,7 +118,7 @@ impl Asked {
         if self == Self::Json {
             let mut out = io::stdout().lock();
             // Where nobody reads it, the message on standard error has to do.
-            let _ = document::write(&mut out, &document::failure::Failure::new(message, status))
+            let _ = document::write(&mut out, &xweave_document::failure::Failure::new(message, status))
                 .and_then(|()| out.flush());
         }
         ExitCode::from(status)

@@ -150,9 +150,7 @@ fn by_connection(trace: &Trace, flows: &Flows, args: &Args) -> Result<ExitCode, 
     let services = exchange::services(&found);
     let listed = &found[..args.limit.unwrap_or(usize::MAX).min(found.len())];
     if args.json {
-        let (summary, services) = (flows.summary(), &*services);
-        let connections = document::flows::Connections { summary, services, exchanges: listed };
-        return shown::only(|out| document::flows::write_connections(out, &connections));
+        return shown::only(|out| document::exchange::write(out, flows, &services, listed));
     }
     if found.is_empty() {
         return Err(Failure::Failed(next::instead_of_flows(trace).unwrap_or_else(|| {
@@ -192,8 +190,7 @@ fn by_stored_value(
         return Err(Failure::Failed(no_value(trace, by)));
     }
     if args.json {
-        let document = document::flows::ByValue::new(flows.summary(), by, groups);
-        return shown::only(|out| document::flows::write_by_value(out, &document));
+        return shown::only(|out| document::flows::write_by_value(out, flows.summary(), by, groups));
     }
     shown::only(|out| {
         let view = View::of_stdout(WIDE);

@@ -77,8 +77,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
     }
     if args.json {
-        let documents = files.iter().map(|of| fmt::File::new(&of.path, &of.text, of.changed));
-        shown::print(|out| document::write(out, &fmt::Fmt::new(documents, &warnings, &errors)))?;
+        let documents = files.iter().map(|of| fmt::build_file(&of.path, &of.text, of.changed));
+        shown::print(|out| document::write(out, &fmt::build(documents, &warnings, &errors)))?;
     } else {
         for diagnostic in warnings.iter().chain(&errors) {
             eprintln!("{}\n", shown::diagnostic(diagnostic));

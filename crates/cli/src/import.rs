@@ -9,10 +9,7 @@ use std::{
 
 use xweave_import::{CPU_HZ, Error, ErrorKind, Options, Outcome};
 use xweave_interrupt as interrupt;
-use xweave_report::{
-    document::{self, import::Import},
-    import,
-};
+use xweave_report::{document, import};
 
 use crate::{arguments, confinement::Only, failure::Failure, shown, told};
 
@@ -81,7 +78,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         (None, None) => return Err(Failure::Usage("where to? -o DIR, or --into DIR".to_owned())),
     };
     shown::print(|out| match args.json {
-        true => document::write(out, &Import::new(dir, &outcome)),
+        true => document::write(out, &document::import::build(dir, &outcome)),
         false => write!(out, "{}", import::summary(dir, &outcome)),
     })?;
     for warning in outcome.warnings.iter().chain(&outcome.damage) {

@@ -372,7 +372,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     }
     shown::print(|out| {
         if as_json {
-            return document::write(out, &document::lab::List { worlds: &worlds });
+            return document::write(out, &xweave_document::lab::Worlds { worlds: &worlds });
         }
         worlds.iter().try_for_each(|world| {
             let kernel = world.description.as_ref().map_or(String::new(), kernels);

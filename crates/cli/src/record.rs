@@ -3,10 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use xweave_record::{Budget, DomainSpec, Options, Outcome, Required, Settings, Until};
-use xweave_report::{
-    document::{self, record::Record},
-    recording,
-};
+use xweave_report::{document, recording};
 use xweave_trace::Trace;
 use xweave_weave::{EventChoice, PayloadKey};
 
@@ -152,7 +149,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     progress.end();
     let outcome = outcome?;
     if args.json {
-        shown::print(|out| document::write(out, &Record::new(&outcome)))?;
+        shown::print(|out| document::write(out, &document::record::build(&outcome)))?;
     } else {
         print(&outcome)?;
     }

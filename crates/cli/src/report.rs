@@ -8,7 +8,6 @@ use std::{
 };
 
 use crate::{confinement::Only, explain, failure::Failure, joining, told, trust::Owner};
-use serde_json::Value;
 use xweave_guard::private;
 use xweave_model::{Between, Spec};
 use xweave_report::{
@@ -70,12 +69,11 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let names = Names { trace: name(&args.trace), against: args.against.as_deref().map(name) };
     Only::reading(read).writing(&args.output).apply()?;
     let title = args.title.clone().unwrap_or_else(|| format!("xweave: {}", names.trace));
-    let document = if private::is_file(&args.trace) {
+    let page = if private::is_file(&args.trace) {
         of_cost(&args, &title)?
     } else {
         of_trace(&args, &names, &title)?
     };
-    let page = page::html(&title, &document);
     write(&args.output, &page)?;
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)
@@ -87,7 +85,7 @@ struct Names {
     against: Option<String>,
 }
 
-fn of_trace(args: &Args, names: &Names, title: &str) -> Result<Value, Failure> {
+fn of_trace(args: &Args, names: &Names, title: &str) -> Result<String, Failure> {
     let trace = args.owner.open(&args.trace)?;
     let points = args.points.iter().cloned().map(Spec::Between);
     let asked: Vec<Spec> = points.chain(args.transaction.iter().cloned()).collect();
@@ -111,10 +109,10 @@ fn of_trace(args: &Args, names: &Names, title: &str) -> Result<Value, Failure> {
     if let Some(remark) = next::instead_of_flows(&trace).filter(|_| trace.manifest().events == 0) {
         told::tell(&format!("the page is empty: {remark}"));
     }
-    Ok(contents.into_value())
+    Ok(page::html(title, contents.document()))
 }
 
-fn of_cost(args: &Args, title: &str) -> Result<Value, Failure> {
+fn of_cost(args: &Args, title: &str) -> Result<String, Failure> {
     let path = args.trace.display();
     if args.against.is_some() || !args.transaction.is_empty() || !args.points.is_empty() {
         return Err(Failure::Usage(format!(
@@ -122,7 +120,8 @@ fn of_cost(args: &Args, title: &str) -> Result<Value, Failure> {
         )));
     }
     let file = private::open_named(&args.trace).map_err(|error| Failure::Failed(error.to_string()))?;
-    cost::document(file, title).map_err(|error| Failure::Failed(format!("{path} {error}")))
+    let document = cost::build(file, title).map_err(|error| Failure::Failed(format!("{path} {error}")))?;
+    Ok(page::html(title, &document))
 }
 
 /// The directory's own name, also where it is called `.`.

@@ -8,14 +8,7 @@ use std::{
 
 use serde::Serialize;
 use xweave_access::{IndexCache, Keep, Source, Unanswerable, question};
-use xweave_report::{
-    View,
-    document::{
-        self,
-        sites::{NotKnown, Site, Sites, Unresolved},
-    },
-    sites,
-};
+use xweave_report::{View, document, sites};
 
 use crate::{confinement::Only, failure::Failure, indexing::Indexing, shown};
 
@@ -119,8 +112,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if args.unresolved {
         let unresolved = query.unresolved();
         return shown::only(|out| match (args.jsonl, args.json) {
-            (true, _) => lines(out, unresolved.iter().map(Unresolved::from)),
-            (false, true) => document::write(out, &NotKnown::new(coverage, &unresolved)),
+            (true, _) => lines(out, unresolved.iter().map(document::sites::build_unresolved)),
+            (false, true) => {
+                document::write(out, &document::sites::build_all_unresolved(coverage, &unresolved))
+            }
             (false, false) => sites::unresolved(out, &unresolved, coverage, view),
         });
     }
@@ -130,8 +125,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     found.retain(|site| site.certain || !args.certain);
     shown::only(|out| match (args.jsonl, args.json) {
-        (true, _) => lines(out, found.iter().map(Site::from)),
-        (false, true) => document::write(out, &Sites::new(coverage, &found)),
+        (true, _) => lines(out, found.iter().map(document::sites::build_site)),
+        (false, true) => document::write(out, &document::sites::build(coverage, &found)),
         (false, false) => sites::table(out, &found, coverage, view),
     })
 }

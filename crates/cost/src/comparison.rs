@@ -12,8 +12,7 @@ use crate::line::Kind;
 use crate::measured::{Measured, Outcome, exception};
 
 /// Which of the two methods' figures are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Latency and throughput kept apart, the empty loop subtracted, the median.
     Sound,
@@ -21,6 +20,17 @@ pub enum Method {
     Paper,
     /// Both, form by form.
     Both,
+}
+
+impl Method {
+    /// Returns the name in documents and of the option's values.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::Paper => "paper",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// What was measured in several environments.

@@ -1,19 +1,24 @@
 //! The JSON documents of `xweave cost`.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use xweave_document::cost::{
+    Cost, CostChange, CostRow, CostRun, CostSpread, EnvironmentFigures, FormCode, Forms, MeasuredEnvironment,
+    MeasuredRow, Microarchitecture, PublishedFigure, Text,
+};
 
 use crate::comparison::{Comparison, Method, Row};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::history::Change;
-use crate::measured::{Measured, Outcome};
+use crate::measured::{Measured, Outcome, Spread};
 use crate::microarchitecture::Identified;
 use crate::published::{Beside, Figure};
 use crate::table::Form;
 use crate::{assembly, forms};
 
 /// Everything that one run found out.
-pub struct Document<'a> {
+pub struct Measurement<'a> {
     /// What was measured.
     pub comparison: &'a Comparison,
     /// What is shown of it.
@@ -39,127 +44,145 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-impl Document<'_> {
-    /// The document, as `docs/cost.md` describes it.
-    pub fn json(&self) -> Value {
+impl Measurement<'_> {
+    /// Builds the document, which `docs/cost.md` describes.
+    pub fn build(&self) -> Cost {
         let measured = &self.comparison.measured;
-        let of = |(at, one)| environment(one, measured[self.comparison.base(at)].environment);
-        let mut environments: Vec<Value> = measured.iter().enumerate().map(of).collect();
-        environments.extend(
-            self.failed
-                .iter()
-                .map(|(environment, error)| json!({"name": environment.name(), "error": error.to_string()})),
-        );
-        let identified = self.identified;
-        let mut document = json!({
-            "schema": xweave_report::document::SCHEMA,
-            "method": self.method,
-            "processor": self.processor,
-            "microarchitecture": {
-                "name": identified.name.to_string(),
-                "certainty": identified.certainty,
-                "evidence": identified.evidence,
-            },
-            "tsc_hz": self.tsc_hz.round(),
-            "environments": environments,
-            "rows": self.rows.iter().map(|row| self.row(row)).collect::<Vec<_>>(),
+        let of = |(at, one)| build_environment(one, measured[self.comparison.base(at)].environment);
+        let failed = self.failed.iter().map(|(environment, error)| MeasuredEnvironment {
+            name: environment.name().into(),
+            measured: None,
+            error: Some(error.to_string().into()),
         });
-        if let Some(beside) = self.beside {
-            document["published"] = beside.iter().map(figure).collect();
+        let identified = self.identified;
+        Cost {
+            run: CostRun {
+                method: self.method.name().into(),
+                processor: self.processor.into(),
+                microarchitecture: Microarchitecture {
+                    name: identified.name.to_string().into(),
+                    certainty: identified.certainty.into(),
+                    evidence: identified.evidence.as_str().into(),
+                },
+                tsc_hz: self.tsc_hz.round(),
+            },
+            environments: measured.iter().enumerate().map(of).chain(failed).collect(),
+            rows: self.rows.iter().map(|row| self.build_row(row)).collect(),
+            published: self.beside.map(|beside| beside.iter().map(build_published).collect()),
+            changes: self.changes.map(|changes| changes.iter().map(build_change).collect()),
         }
-        if let Some(changes) = self.changes {
-            document["changes"] = json!(changes);
-        }
-        document
     }
 
-    fn row(&self, row: &Row) -> Value {
+    /// Values by the names of the environments that have one.
+    fn by_environment<T>(&self, values: impl IntoIterator<Item = Option<T>>) -> BTreeMap<Text, T> {
+        let names = self.comparison.measured.iter().map(|one| one.environment.name());
+        names.zip(values).filter_map(|(name, value)| Some((name.into(), value?))).collect()
+    }
+
+    fn build_row(&self, row: &Row) -> MeasuredRow {
         let form = &forms()[row.form];
-        let names = || self.comparison.measured.iter().map(|one| one.environment.name());
-        let by_environment = |values: Vec<Option<Value>>| -> Value {
-            names()
-                .zip(values)
-                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-                .collect::<Map<_, _>>()
-                .into()
+        let measured = &self.comparison.measured;
+        let numbers =
+            |values: &[Option<f64>]| self.by_environment(values.iter().map(|value| value.map(rounded)));
+        let texts = |values: &[Option<String>]| {
+            self.by_environment(values.iter().map(|value| value.as_deref().map(Text::from)))
         };
-        let numbers = |values: &[Option<f64>]| {
-            by_environment(values.iter().map(|value| value.map(|value| json!(rounded(value)))).collect())
-        };
-        let spreads =
-            self.comparison.measured.iter().map(|one| match one.outcomes.get(&(row.form, row.kind)) {
-                Some(Outcome::Cost(spread)) => Some(json!({
-                    "min": rounded(spread.min), "q1": rounded(spread.q1), "median": rounded(spread.median),
-                    "q3": rounded(spread.q3), "max": rounded(spread.max), "mean": rounded(spread.mean),
-                    "rounds": spread.rounds, "outliers": spread.outliers, "discarded": spread.discarded,
-                    "ps": (spread.ticks / self.tsc_hz * 1e12).round(),
-                })),
-                _ => None,
-            });
         let marked = |marks: &[bool]| {
-            names().zip(marks).filter(|(_, marked)| **marked).map(|(name, _)| name).collect::<Vec<_>>()
+            let names = measured.iter().map(|one| one.environment.name());
+            names.zip(marks).filter(|(_, marked)| **marked).map(|(name, _)| name.into()).collect()
         };
-        let counted =
-            self.comparison.measured.iter().map(|one| one.counted.get(&row.form).map(|one| json!(one)));
-        json!({
-            "group": form.group,
-            "name": form.name,
-            "kind": row.kind,
-            "cycles": numbers(&row.cycles),
-            "ratio": numbers(&row.ratio),
-            "unexpected": marked(&row.unexpected),
-            "impossible": marked(&row.impossible),
-            "note": by_environment(row.instead.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
-            "hypervisor_action": by_environment(row.did.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
-            "counted": by_environment(counted.collect()),
-            "contradicted": marked(&row.contradicted),
-            "spread": by_environment(spreads.collect()),
-        })
+        let spread = |one: &Measured| match one.outcomes.get(&(row.form, row.kind)) {
+            Some(Outcome::Cost(spread)) => Some(self.build_spread(spread)),
+            _ => None,
+        };
+        let counted = |one: &Measured| one.counted.get(&row.form).cloned();
+        MeasuredRow {
+            row: CostRow {
+                group: form.group.as_str().into(),
+                name: form.name.as_str().into(),
+                kind: row.kind.name().into(),
+                cycles: numbers(&row.cycles),
+                ratio: numbers(&row.ratio),
+                unexpected: marked(&row.unexpected),
+                impossible: marked(&row.impossible),
+                contradicted: marked(&row.contradicted),
+                note: texts(&row.instead),
+                hypervisor_action: texts(&row.did),
+            },
+            counted: self.by_environment(measured.iter().map(counted)),
+            spread: self.by_environment(measured.iter().map(spread)),
+        }
+    }
+
+    fn build_spread(&self, of: &Spread) -> CostSpread {
+        CostSpread {
+            min: rounded(of.min),
+            q1: rounded(of.q1),
+            median: rounded(of.median),
+            q3: rounded(of.q3),
+            max: rounded(of.max),
+            mean: rounded(of.mean),
+            rounds: of.rounds,
+            outliers: of.outliers,
+            discarded: of.discarded,
+            ps: (of.ticks / self.tsc_hz * 1e12).round(),
+        }
     }
 }
 
-fn environment(one: &Measured, base: Environment) -> Value {
+fn build_environment(one: &Measured, base: Environment) -> MeasuredEnvironment {
     let discarded = one.outcomes.values().filter_map(|outcome| match outcome {
         Outcome::Cost(spread) => Some(spread.discarded),
         _ => None,
     });
     let count = |which: fn(&Outcome) -> bool| one.outcomes.values().filter(|outcome| which(outcome)).count();
-    json!({
-        "name": one.environment.name(),
-        "base": base.name(),
-        "how": one.how,
-        "emulated": one.emulated,
-        "ticks_per_cycle": rounded(one.ticks_per_cycle),
-        "seconds": rounded(one.seconds),
-        "boots": one.boots,
-        "abort_reason": one.given_up,
-        "damaged_lines": one.damaged,
-        "discarded_rounds": discarded.sum::<u64>(),
-        "measured": count(|outcome| matches!(outcome, Outcome::Cost(_))),
-        "faults": count(|outcome| matches!(outcome, Outcome::Fault(_))),
-        "ended": count(|outcome| matches!(outcome, Outcome::Ended)),
-    })
-}
-
-fn figure(beside: &Beside<'_>) -> Value {
-    let Figure { form, there, .. } = beside.figure;
-    json!({
-        "name": form, "kind": beside.kind, "measured": rounded(beside.measured), "published": beside.published,
-        "agrees": beside.agrees, "published_name": there,
-        "remark": beside.figure.remark_on(beside.kind),
-    })
-}
-
-/// The forms with their code, for other tools that estimate what it costs.
-pub fn catalogue() -> Value {
-    let one = |form: &Form| {
-        let listing = |purpose| assembly::listing(form, purpose);
-        json!({
-            "group": form.group, "name": form.name, "needs": form.needs, "setup": form.setup,
-            "throughput": listing(assembly::Purpose::Throughput),
-            "latency": listing(assembly::Purpose::Latency),
-            "counts": form.counts,
-        })
+    let figures = EnvironmentFigures {
+        base: base.name().into(),
+        how: one.how.as_str().into(),
+        emulated: one.emulated,
+        ticks_per_cycle: rounded(one.ticks_per_cycle),
+        seconds: rounded(one.seconds),
+        boots: one.boots.into(),
+        abort_reason: one.given_up.as_deref().map(Text::from),
+        damaged_lines: one.damaged as u64,
+        discarded_rounds: discarded.sum::<u64>(),
+        measured: count(|outcome| matches!(outcome, Outcome::Cost(_))),
+        faults: count(|outcome| matches!(outcome, Outcome::Fault(_))),
+        ended: count(|outcome| matches!(outcome, Outcome::Ended)),
     };
-    json!({"forms": forms().iter().map(one).collect::<Vec<_>>()})
+    MeasuredEnvironment { name: one.environment.name().into(), measured: Some(figures), error: None }
+}
+
+fn build_change(of: &Change) -> CostChange {
+    CostChange { environment: of.environment.clone(), form: of.form.clone(), cycles: of.cycles }
+}
+
+fn build_published(beside: &Beside<'_>) -> PublishedFigure {
+    let Figure { form, there, .. } = beside.figure;
+    PublishedFigure {
+        name: form.clone(),
+        kind: beside.kind.name(),
+        measured: rounded(beside.measured),
+        published: beside.published,
+        agrees: beside.agrees,
+        published_name: there.clone(),
+        remark: beside.figure.remark_on(beside.kind),
+    }
+}
+
+/// Builds the document of the forms with their code, for other tools that estimate what it costs.
+pub fn build_forms() -> Forms<'static> {
+    let one = |form: &'static Form| {
+        let listing = |purpose| assembly::listing(form, purpose);
+        FormCode {
+            group: &form.group,
+            name: &form.name,
+            needs: &form.needs,
+            setup: &form.setup,
+            throughput: listing(assembly::Purpose::Throughput),
+            latency: listing(assembly::Purpose::Latency),
+            counts: form.counts,
+        }
+    };
+    Forms { forms: forms().iter().map(one).collect() }
 }

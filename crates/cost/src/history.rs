@@ -29,7 +29,7 @@ pub struct Entry {
 }
 
 /// A form whose cost is another than it was.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The environment's name.
     pub environment: String,

@@ -15,8 +15,7 @@
 //! | E | the form behind the last |
 
 /// What a form's copies were for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Each waits for the one before: cycles until the result is there.
     Latency,

@@ -42,7 +42,7 @@ pub enum Outcome {
 }
 
 /// How long one instruction takes, over the rounds. In core cycles, and in TSC ticks.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The shortest.
     pub min: f64,

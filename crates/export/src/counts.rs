@@ -1,7 +1,5 @@
 //! What was written.
 
-use serde::Serialize;
-
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
@@ -12,7 +10,7 @@ pub struct Written {
 }
 
 /// How many of what.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Domains, each a machine of the viewer's.
     pub domains: u64,

@@ -1,30 +1,42 @@
-//! What `xweave export --json` prints.
+//! The document of `xweave export`.
 
-use std::{borrow::Cow, path::Path};
+use std::path::Path;
 
-use serde::Serialize;
+use xweave_document::export::{Export, ExportCounts};
 use xweave_model::Spec;
 
 use crate::counts::{Counts, Written};
 
-/// The document.
-#[derive(Clone, Debug, Serialize)]
-pub struct Export<'a> {
-    /// The file that was written.
-    pub file: Cow<'a, str>,
-    /// The kind of transactions; null where there are none.
-    pub transaction: Option<String>,
-    /// How many of what are in it.
-    #[serde(flatten)]
-    pub counts: &'a Counts,
-    /// What could not be read of the trace.
-    pub damage: &'a [String],
+/// Builds the document of what was written to a file.
+pub fn build<'a>(file: &'a Path, spec: Option<&Spec>, written: &'a Written) -> Export<'a> {
+    Export {
+        file: file.to_string_lossy(),
+        transaction: spec.map(ToString::to_string),
+        counts: build_counts(&written.counts),
+        damage: &written.damaged,
+    }
 }
 
-impl<'a> Export<'a> {
-    /// Of what was written to a file.
-    pub fn new(file: &'a Path, spec: Option<&Spec>, written: &'a Written) -> Self {
-        let (counts, damage) = (&written.counts, &*written.damaged);
-        Self { file: file.to_string_lossy(), transaction: spec.map(ToString::to_string), counts, damage }
+fn build_counts(of: &Counts) -> ExportCounts {
+    ExportCounts {
+        domains: of.domains,
+        flows: of.flows,
+        hops: of.hops,
+        arrows: of.arrows,
+        transactions: of.transactions,
+        steps: of.steps,
+        switches: of.switches,
+        wakeups: of.wakeups,
+        interrupts: of.interrupts,
+        in_guest: of.in_guest,
+        exits: of.exits,
+        losses: of.losses,
+        clock_breaks: of.clock_breaks,
+        left_out: of.left_out,
+        tracks: of.tracks,
+        slices: of.slices,
+        instants: of.instants,
+        packets: of.packets,
+        bytes: of.bytes,
     }
 }

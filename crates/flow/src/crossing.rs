@@ -21,7 +21,6 @@ mod rings;
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
 use xweave_trace::{Row, Trace};
 use xweave_wire::record::{Kind, maker};
 
@@ -132,7 +131,7 @@ impl Crossing {
 }
 
 /// What happened on the carriers of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarrierCounts {
     /// The carrier's name.
     pub carrier: String,

@@ -19,14 +19,13 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use xweave_trace::{Row, Symbol, Trace};
 use xweave_wire::record::Kind;
 
 use crate::frame::Frame;
 
 /// Where and why a flow was dropped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// The kernel's name for the reason; `reason N` if the trace does not tell.
     pub reason: String,

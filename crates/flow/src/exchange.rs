@@ -22,7 +22,6 @@ use std::{
     net::SocketAddr,
 };
 
-use serde::Serialize;
 use xweave_trace::Row;
 
 use self::{
@@ -37,7 +36,7 @@ use crate::{
 };
 
 /// Who asks whom, and how.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Connection {
     /// `TCP`, `UDP` or `ICMP`.
     pub protocol: &'static str,
@@ -49,7 +48,7 @@ pub struct Connection {
 }
 
 /// One request and its answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Exchange {
     /// Who asked whom.
     pub connection: Connection,
@@ -67,10 +66,8 @@ pub struct Exchange {
     pub inside: Option<usize>,
     /// The exchanges that were made for this one, in the order of their beginnings: with its key, or by the thread that had
     /// received it, or answers it.
-    #[serde(skip)]
     pub made: Vec<usize>,
     /// The key of the request, where events tell it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
     /// How often the client's program sent the request again before it was answered.
     pub repeats: u32,
@@ -83,13 +80,10 @@ pub struct Exchange {
     /// Where the time went, in its order; the sum is the whole.
     pub parts: Vec<Part>,
     /// What carried the request's last byte, from where that was cut off or put together: the flows' places in [`Flows`].
-    #[serde(skip)]
     pub way: Vec<usize>,
     /// The same of what carried the answer's first byte.
-    #[serde(skip)]
     pub answered_by: usize,
     /// Who had to do with it.
-    #[serde(skip)]
     pub threads: Threads,
 }
 
@@ -105,7 +99,7 @@ pub struct Threads {
 }
 
 /// The frames of a request, or of an answer.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Side {
     /// Bytes of the programs.
     pub bytes: u64,
@@ -114,7 +108,7 @@ pub struct Side {
 }
 
 /// A part of an exchange's time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// `request in vm1`, `request, vm1 → host`, `server in vm2`.
     pub name: String,
@@ -142,7 +136,7 @@ impl Exchange {
 }
 
 /// The exchanges of all clients of a domain with one server.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Service {
     /// `TCP`, `UDP` or `ICMP`.
     pub protocol: &'static str,
@@ -174,7 +168,7 @@ impl Service {
 }
 
 /// A part of the time of several exchanges.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct PartTimes {
     /// As [`Part::name`].
     pub name: String,

@@ -6,16 +6,12 @@ use std::{
     convert::Infallible,
 };
 
-use serde::{Serialize, Serializer};
 use xweave_trace::{Damage, Damaged, Row, Site, Trace};
 
 use crate::{
-    dropped::Dropped,
-    frame::Frame,
     functions::{Function, Functions},
-    graph::{Flow, Incomplete},
+    graph::Flow,
     join::Join,
-    key::Key,
     keys::Keys,
     kinds::{FlowKind, KindName, Kinds, Told},
     places::Place,
@@ -51,7 +47,7 @@ pub struct Wanted<'w> {
 }
 
 /// One record of a flow, with what is known of where it was made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Hop<'a> {
     /// When, in nanoseconds of the reference domain's `CLOCK_MONOTONIC`.
     pub t_ns: i64,
@@ -85,7 +81,6 @@ pub struct Hop<'a> {
     /// What was stored, or the flow operation's keys.
     pub values: &'a [u64],
     /// What is stored there, as it is written in the aspect.
-    #[serde(skip)]
     pub stores: &'a [String],
 }
 
@@ -332,28 +327,6 @@ impl Scene {
             stores: site.map_or(&[], |site| &site.values),
         }
     }
-
-    fn members<'a>(&'a self, flow: &'a Flow) -> FlowMembers<'a> {
-        FlowMembers {
-            id: flow.id,
-            name: &flow.name,
-            kind: KindName::of(flow, |number| self.domain(number)),
-            frame: flow.frame,
-            key: flow.key,
-            parents: &flow.parents,
-            start_ns: flow.start_ns,
-            end_ns: flow.end_ns,
-            complete: flow.complete(),
-            incomplete: flow.incomplete,
-            dropped: flow.dropped.as_ref(),
-            drops: flow.drops,
-            lost: flow.lost,
-            crossings: flow.crossings,
-            copies: flow.copies,
-            locals: &flow.locals,
-            hops: self.hops(flow).collect(),
-        }
-    }
 }
 
 /// What is added up of flows.
@@ -382,7 +355,7 @@ fn of_kind<T>(all: &[T], is_of: impl Fn(&T) -> bool) -> &[T] {
     &rest[..rest.iter().take_while(|one| is_of(one)).count()]
 }
 
-/// A flow as the document has it.
+/// A flow, with what its sites and domains are called.
 #[derive(Clone, Copy)]
 pub struct FlowDocument<'a> {
     flow: &'a Flow,
@@ -401,7 +374,7 @@ impl<'a> FlowDocument<'a> {
     }
 
     /// The name of its kind.
-    pub(crate) fn kind(&self) -> String {
+    pub fn kind(&self) -> String {
         KindName::of(self.flow, |number| self.scene.domain(number)).to_string()
     }
 
@@ -409,32 +382,4 @@ impl<'a> FlowDocument<'a> {
     pub(crate) fn function_of(&self, row: &Row) -> Function {
         self.scene.function_of(row)
     }
-}
-
-impl Serialize for FlowDocument<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.scene.members(self.flow).serialize(serializer)
-    }
-}
-
-#[derive(Serialize)]
-struct FlowMembers<'a> {
-    id: u64,
-    name: &'a str,
-    kind: KindName<'a>,
-    frame: Option<Frame>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<Key>,
-    parents: &'a [u64],
-    start_ns: i64,
-    end_ns: i64,
-    complete: bool,
-    incomplete: Option<Incomplete>,
-    dropped: Option<&'a Dropped>,
-    drops: u32,
-    lost: u64,
-    crossings: u32,
-    copies: u32,
-    locals: &'a [u64],
-    hops: Vec<Hop<'a>>,
 }

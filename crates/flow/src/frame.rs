@@ -6,7 +6,6 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
 use xweave_trace::Row;
 use xweave_wire::record::Kind;
 
@@ -221,24 +220,6 @@ impl fmt::Display for Frame {
             write!(f, " {} → {}", end(self.source, self.source_port), end(self.target, self.target_port))?;
         }
         if self.bytes > 0 && self.ether_type != ARP { write!(f, ", {} bytes", self.bytes) } else { Ok(()) }
-    }
-}
-
-impl Serialize for Frame {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut document = serializer.serialize_struct("Frame", 11)?;
-        document.serialize_field("kind", &self.kind())?;
-        document.serialize_field("ether_type", &self.ether_type)?;
-        document.serialize_field("protocol", &self.protocol)?;
-        document.serialize_field("flags", &self.flags)?;
-        document.serialize_field("source", &self.source)?;
-        document.serialize_field("target", &self.target)?;
-        document.serialize_field("source_port", &self.source_port)?;
-        document.serialize_field("target_port", &self.target_port)?;
-        document.serialize_field("bytes", &self.bytes)?;
-        document.serialize_field("sequence", &self.sequence)?;
-        document.serialize_field("acknowledgement", &self.acknowledgement)?;
-        document.end()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{cmp::Reverse, ops::Range};
 
-use serde::Serialize;
 use xweave_trace::{Row, Trace};
 
 use crate::{
@@ -59,8 +58,7 @@ pub(crate) struct Step {
 }
 
 /// Why a flow is not known from its beginning to its end. The first that applies is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Incomplete {
     /// Records of it were lost.
     Lost,

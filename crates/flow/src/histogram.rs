@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 /// Bins of each power of two: a bin is at most an eighth of its beginning wide.
 const BINS: u64 = 8;
 
@@ -12,7 +10,7 @@ const BINS: u64 = 8;
 pub struct Histogram(BTreeMap<u64, u64>);
 
 /// So many took so long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// At least this long, in nanoseconds.
     pub from_ns: u64,

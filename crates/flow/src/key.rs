@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
 use xweave_text as text;
 use xweave_trace::Event;
 
@@ -28,12 +27,6 @@ impl fmt::Display for Key {
         let shown = text::printable_bytes(&self.begins[..end.unwrap_or(self.begins.len())], usize::MAX);
         // Many begin alike.
         write!(f, "{shown}{} #{:04x}", if end.is_none() { "…" } else { "" }, self.hash & 0xffff)
-    }
-}
-
-impl Serialize for Key {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use serde::{Serialize, Serializer};
 use xweave_trace::Row;
 
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
 };
 
 /// All flows of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowKind {
     /// What they are, and the domains that their paths begin and end in: `TCP data, vm1 → vm2`.
     pub name: String,
@@ -64,12 +63,6 @@ impl fmt::Display for KindName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", self.what, self.from)?;
         self.to.map_or(Ok(()), |to| write!(f, " → {to}"))
-    }
-}
-
-impl Serialize for KindName<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-
 use crate::{
     choice::Choice,
     flows::FlowDocument,
@@ -34,7 +32,7 @@ impl Default for OfSome {
 }
 
 /// How long the flows of a kind took: the complete ones, or all, if none is complete.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution {
     /// The kind: [`FlowKind::name`].
     pub kind: String,

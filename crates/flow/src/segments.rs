@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use xweave_trace::Row;
 use xweave_wire::record::Kind;
 
@@ -15,7 +14,7 @@ use crate::{
 };
 
 /// The time between two hops that follow each other.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The kind of flow that it is of: [`FlowKind::name`](crate::FlowKind::name).
     pub kind: String,

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use serde::Serialize;
 use xweave_trace::{Site, SiteLoss, Trace};
 
 /// A join point as woven, with how much came from it. Of the trace as a whole, whichever flows are
 /// looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteCounts {
     /// The number that records carry.
     pub site: u32,

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use xweave_trace::{Damaged, Row, Site, Trace};
 use xweave_wire::record::Kind;
 
@@ -37,7 +36,7 @@ pub enum By {
 }
 
 /// The records that advice made.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Stored {
     /// By site, those with the most records first.
     pub sites: Vec<SiteStored>,
@@ -51,15 +50,13 @@ pub struct Stored {
     /// The first of them, as many as were asked for.
     pub records: Vec<StoredRecord>,
     /// All that were counted.
-    #[serde(skip)]
     pub count: u64,
     /// Files that could not be read, or not to their ends.
-    #[serde(skip)]
     pub damaged: Vec<Damaged>,
 }
 
 /// What was stored at a site.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct SiteStored {
     /// Where, as in `sites.parquet`.
     pub site: u32,
@@ -78,7 +75,7 @@ pub struct SiteStored {
 }
 
 /// How the values of one place lie.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Spread {
     /// What it is called: `v1` to `v7`, if the trace does not tell.
     pub name: String,
@@ -95,7 +92,7 @@ pub struct Spread {
 }
 
 /// Records that have something in common.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Group {
     /// What: a value in decimal, a name.
     pub is: String,
@@ -104,7 +101,7 @@ pub struct Group {
 }
 
 /// A record.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct StoredRecord {
     /// When, in nanoseconds of the trace's time line.
     pub t_ns: i64,

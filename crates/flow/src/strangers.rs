@@ -6,7 +6,6 @@ use std::{
     net::IpAddr,
 };
 
-use serde::Serialize;
 use xweave_trace::{Domain, Manifest};
 use xweave_wire::record::Kind;
 
@@ -16,7 +15,7 @@ use crate::graph::{Flow, Incomplete};
 const MOST: usize = 1 << 14;
 
 /// Flows that began where nothing is recorded, of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindCount {
     /// What the frames are: [`crate::Frame::kind`].
     pub kind: String,

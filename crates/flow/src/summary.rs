@@ -2,7 +2,6 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use serde::Serialize;
 use xweave_trace::Trace;
 
 use crate::{
@@ -17,7 +16,7 @@ use crate::{
 const REASONS: usize = 1 << 10;
 
 /// Counts over a trace's flows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Flows followed.
     pub flows: u64,
@@ -66,7 +65,7 @@ pub struct Summary {
 }
 
 /// Flows by the reason why they are incomplete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IncompleteCounts {
     /// [`Incomplete::Lost`].
     pub lost: u64,
@@ -81,7 +80,7 @@ pub struct IncompleteCounts {
 }
 
 /// Flows that were dropped for one reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DropCount {
     /// The reason: [`crate::Dropped::reason`].
     pub reason: String,

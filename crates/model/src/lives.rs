@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use xweave_replay::between;
 
 use crate::{
@@ -14,7 +12,7 @@ use crate::{
 };
 
 /// What lives were spent on: together all of their time, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// On a CPU, with the interrupts above it.
     pub on_cpu_ns: u64,
@@ -65,7 +63,7 @@ impl Spent {
 }
 
 /// Lives of a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lives {
     /// The domain.
     pub domain: String,
@@ -82,13 +80,10 @@ pub struct Lives {
     /// The longest.
     pub max_ns: u64,
     /// What it was spent on.
-    #[serde(flatten)]
     pub spent: Spent,
     /// Of the time on a CPU: in user space, with the faults there. None, if system calls were not recorded of all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user_ns: Option<u64>,
     /// The rest of that: in system calls, and interrupts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system_ns: Option<u64>,
 }
 

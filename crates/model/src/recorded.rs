@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 use xweave_trace::{Trace, event::Kind};
 
 /// The groups of events that were recorded, by domain: as the recorder says, and of which there are events.
 pub type Groups = BTreeMap<String, BTreeSet<&'static str>>;
 
 /// A group of events that one of two traces lacks: what it tells of cannot be compared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The group: `sched`, `block`, `net` or `vm`.
     pub events: &'static str,
@@ -19,7 +18,6 @@ pub struct LeftOut {
     /// Of which domains.
     pub domains: Vec<String>,
     /// Whether of all that both traces have.
-    #[serde(skip)]
     pub everywhere: bool,
 }
 

@@ -1,9 +1,10 @@
-//! JSON documents: what every one of them has besides its content, and how they are written.
+//! JSON documents: how what other crates have found out is turned into the structures of `xweave_document`, and how these
+//! are written.
 //!
-//! Each command's document has a file, in which its keys are described: [`doctor`], [`sites`], [`check`], [`fmt`],
-//! [`record`], [`records`], [`flows`], [`explain`] (with [`divided`] and [`parts`]), [`compare`], [`contrast`], [`experiment`], [`import`], [`merge`], [`lab`]; that of a failure is [`failure`]. The
-//! document of `xweave cost` is in
-//! `xweave_cost::document`: it is made of what that crate has measured, and that crate is above this one.
+//! Each command's document has a module: [`doctor`], [`sites`], [`check`], [`fmt`], [`record`], [`records`], [`flows`] (with
+//! [`exchange`]), [`explain`] (with [`parts`], [`divided`] and [`lives`]), [`machines`], [`compare`], [`contrast`], [`vary`],
+//! [`experiment`], [`import`], [`merge`]. Those of `xweave cost` and `xweave export` are built in `xweave_cost` and
+//! `xweave_export`, of what these crates have.
 
 pub mod check;
 pub mod compare;
@@ -11,13 +12,13 @@ pub mod contrast;
 mod diagnostic;
 pub mod divided;
 pub mod doctor;
+pub mod exchange;
 pub mod experiment;
 pub mod explain;
-pub mod failure;
 pub mod flows;
 pub mod fmt;
 pub mod import;
-pub mod lab;
+pub mod lives;
 pub mod machines;
 pub mod merge;
 pub mod parts;
@@ -32,28 +33,10 @@ use std::{
     path::Path,
 };
 
-pub use diagnostic::Diagnostic;
 use serde::Serialize;
+use xweave_document::Document;
+pub use xweave_document::SCHEMA;
 use xweave_text as text;
-
-/// The version of the documents: raised when a program that reads the older ones would misread. 2 is the first that is
-/// written into them.
-pub const SCHEMA: u32 = 2;
-
-/// A document: `schema`, and the content's members beside it.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Document<'a, T: Serialize> {
-    schema: u32,
-    #[serde(flatten)]
-    content: &'a T,
-}
-
-impl<'a, T: Serialize> Document<'a, T> {
-    /// Of a content that is an object.
-    pub fn new(content: &'a T) -> Self {
-        Self { schema: SCHEMA, content }
-    }
-}
 
 /// Writes a document as a line, as [`write_line`] does.
 ///

@@ -2,9 +2,9 @@
 //! nothing else.
 //!
 //! [`contents`] is the document of a trace: what `flows`, `explain` and `compare` print with `--json`, as far as there is room, with
-//! levels of detail of what there is too much of. Modules: `flows`, `transactions` (with `levels`: `grid`, `over_time`),
+//! levels of detail of what there is too much of: the structures of `xweave_document::page`. Modules: `flows`, `transactions` (with `levels`: `grid`, `over_time`),
 //! `machines`, `usage`, `variation` and `comparison` (with `contrast`) are its parts,
-//! `findings` the answer in words. [`cost`] is the document of what instructions cost; `bounded` sees that either stays small, and `written` that what
+//! `findings` the answer in words. [`cost`] is the document of what instructions cost; `bounded` cuts lists so that either stays small, and `written` that what
 //! is in it is never anything but text.
 
 mod bounded;
@@ -25,7 +25,7 @@ mod variation;
 mod written;
 
 pub use contents::Contents;
-use serde_json::Value;
+use serde::Serialize;
 use written::written;
 
 /// What `make page` built of `web/`.
@@ -35,8 +35,9 @@ const PROGRAM: &str = include_str!("../../../web/dist/page.html");
 const TITLE: &str = "<title>xweave</title>";
 const DOCUMENT: &str = "<script type=\"application/json\" id=\"document\">";
 
-/// The page.
-pub fn html(title: &str, document: &Value) -> String {
+/// Writes the page of a document: a [`TracePage`](xweave_document::page::TracePage) or a
+/// [`CostPage`](xweave_document::page::CostPage).
+pub fn html(title: &str, document: &impl Serialize) -> String {
     fill(title, &written(document))
 }
 

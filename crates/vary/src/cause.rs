@@ -1,6 +1,5 @@
 //! What kept a request, as people who run virtual machines know it, and which remedies there are.
 
-use serde::Serialize;
 use xweave_model::{
     DomainRef, ExitReason, ObjectGroup, ObjectKind, Offender, Power, TimeState, objects::Reason, parts::Such,
 };
@@ -8,8 +7,7 @@ use xweave_model::{
 use crate::requests::Dimension;
 
 /// What kept requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The vCPU was halted, and its thread had to be woken.
     VcpuHalted,
@@ -65,9 +63,42 @@ pub enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// Returns the name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::VcpuHalted => "vcpu_halted",
+            Self::VcpuPreempted => "vcpu_preempted",
+            Self::VcpuThrottled => "vcpu_throttled",
+            Self::VcpuExits => "vcpu_exits",
+            Self::BackendLate => "backend_late",
+            Self::InterruptLate => "interrupt_late",
+            Self::SocketQueue => "socket_queue",
+            Self::BatchArrival => "batch_arrival",
+            Self::RunQueue => "run_queue",
+            Self::OwnThreads => "own_threads",
+            Self::CpuWaking => "cpu_waking",
+            Self::CpuFrequency => "cpu_frequency",
+            Self::Throttled => "throttled",
+            Self::Futex => "futex",
+            Self::KernelLock => "kernel_lock",
+            Self::Stopped => "stopped",
+            Self::SwapIn => "swap_in",
+            Self::PageFault => "page_fault",
+            Self::Disk => "disk",
+            Self::Qdisc => "qdisc",
+            Self::Retransmit => "retransmit",
+            Self::Network => "network",
+            Self::Interrupts => "interrupts",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// What is left of a cause after its remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedied {
     /// Nothing.
     Gone,

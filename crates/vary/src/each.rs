@@ -1,11 +1,9 @@
 //! Each request for itself: how long it was in each segment, and how many others it found there.
 
-use serde::Serialize;
-
 use crate::requests::{Request, Requests};
 
 /// A request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Each {
     /// As `xweave explain` numbers it.
     pub id: u64,

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use xweave_model::{ObjectGroup, Objects, Offender, TimeState, objects::Reason};
 use xweave_trace::{Domain, manifest::Settings};
 
@@ -23,8 +22,7 @@ const POLL: u64 = 200_000;
 const NOTHING: u64 = 1000;
 
 /// A setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// On which CPUs KVM's timer threads (`kvm-pit`) run.
     KvmPit,
@@ -40,6 +38,21 @@ pub enum What {
     Swappiness,
     /// `/sys/kernel/mm/ksm/run`.
     Ksm,
+}
+
+impl What {
+    /// Returns the name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KvmPit => "kvm_pit",
+            Self::Interrupts => "interrupts",
+            Self::HaltPolling => "halt_polling",
+            Self::Governor => "governor",
+            Self::Queues => "queues",
+            Self::Swappiness => "swappiness",
+            Self::Ksm => "ksm",
+        }
+    }
 }
 
 /// What a setting may have cost.

@@ -4,7 +4,6 @@ mod looked;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use xweave_model::{Offender, Outcome, Power, Spec, Stretch, explain};
 use xweave_trace::{Manifest, Trace};
 
@@ -47,7 +46,7 @@ fn vary_little(times: &[f64], median: f64) -> bool {
 }
 
 /// Figures of times, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Half are at most so long.
     pub p50_ns: u64,
@@ -69,7 +68,7 @@ fn whole(ns: f64) -> u64 {
 }
 
 /// A share, and between which bounds it is in nine of ten recordings like this one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
     /// Of the variance. All segments' sum to 1, and all causes'.
     pub share_of_variance: f64,
@@ -105,7 +104,7 @@ impl Shares {
 }
 
 /// A slow start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Startup {
     /// How many requests it is.
     pub requests: u64,
@@ -116,7 +115,7 @@ pub struct Startup {
 }
 
 /// Requests that took much longer than those around them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spikes {
     /// Runs of such.
     pub spikes: u64,
@@ -146,7 +145,7 @@ pub struct Segment {
 }
 
 /// How many others a request found where it came: the depth of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Others {
     /// Half of the requests at most so many.
     pub p50: u64,
@@ -211,7 +210,7 @@ pub enum Evidence {
 }
 
 /// By how much the requests' times would be less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gain {
     /// What would be left of the cause.
     pub remedied: Remedied,

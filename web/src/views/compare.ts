@@ -2,7 +2,7 @@
 
 import { legend, pairOf } from '../bars';
 import { CLOSER, distributions } from '../chart';
-import type { Change, Compared, Comparison, Contrast, ContrastCause, Contrasted, ContrastPart, Explained, Grid, Pair } from '../document';
+import type { ComparedObject, CompareFinding, Comparison, ContrastCause, Contrasted, ContrastPart, Explained, Grid, PageContrast } from '../document';
 import { h, type Child } from '../dom';
 import { called } from '../kind';
 import { count, counted, id, percent, size, span } from '../number';
@@ -11,6 +11,7 @@ import { OBJECTS, state } from '../palette';
 import { href } from '../router';
 import { reach, scatter, zoomOf } from '../scatter';
 import { table, type Column } from '../table';
+import type { Pair } from '../value';
 import { livesOfBoth } from './lives';
 
 /** Who is named behind a cause, at most. */
@@ -36,14 +37,14 @@ export function compare(page: Page): View {
   };
 }
 
-function changes(comparison: Comparison, all: Change[], title: string): Child {
+function changes(comparison: Comparison, all: CompareFinding[], title: string): Child {
   if (all.length === 0) return null;
-  const explains = (one: Change) => (one.explained_ns === 0 ? '–' : `≤ ${percent(one.explained_ns / comparison.difference_ns)}`);
+  const explains = (one: CompareFinding) => (one.explained_ns === 0 ? '–' : `≤ ${percent(one.explained_ns / comparison.difference_ns)}`);
   return h(
     'section',
     {},
     h('h3', {}, title),
-    table<Change>(
+    table<CompareFinding>(
       [
         { title: 'Change', number: true, cell: (one) => signed(one.changed_ns), by: (one) => Math.abs(one.changed_ns) },
         { title: 'Explains', number: true, cell: (one) => (comparison.took_longer && !one.may_be_idle ? explains(one) : '') },
@@ -100,7 +101,7 @@ function signed(ns: number): string {
   return `${ns < 0 ? '-' : '+'}${span(Math.abs(ns))}`;
 }
 
-function causes(contrast: Contrast): HTMLElement {
+function causes(contrast: PageContrast): HTMLElement {
   const most = Math.max(...contrast.causes.all.flatMap((cause) => cause.ns));
   const by = (cause: ContrastCause): Child => {
     const named = cause.by.filter((one) => one.difference_ns !== 0).slice(0, NAMED);
@@ -120,7 +121,7 @@ function causes(contrast: Contrast): HTMLElement {
   );
 }
 
-function parts(contrast: Contrast): HTMLElement {
+function parts(contrast: PageContrast): HTMLElement {
   return h(
     'details',
     {},
@@ -146,7 +147,7 @@ const ROWS = 12;
 function objects(comparison: Comparison): HTMLElement {
   const { objects } = comparison;
   // Kinds in the order of what changed most of them.
-  const kinds = new Map<string, Compared[]>();
+  const kinds = new Map<string, ComparedObject[]>();
   for (const one of objects.all) kinds.set(one.kind, [...(kinds.get(one.kind) ?? []), one]);
   return h(
     'section',
@@ -165,7 +166,7 @@ interface Figure {
 }
 
 /** All that is told of an object. */
-export function figuresOf(one: Compared): Figure[] {
+export function figuresOf(one: ComparedObject): Figure[] {
   const mean = one.bytes.map((sum, at) => sum / Math.max(1, one.count[at] ?? 0)) as Pair;
   return [
     { title: 'Time', told: span, of: one.time_ns },
@@ -177,15 +178,15 @@ export function figuresOf(one: Compared): Figure[] {
 }
 
 /** Objects of a kind, with bars of all that is told of them. */
-function ofKind(kind: string, all: Compared[]): HTMLElement {
-  const columns = ['Time', 'Waited', 'Count', 'Data', 'Data each'].flatMap((title, at): Column<Compared>[] => {
-    const figure = (one: Compared) => figuresOf(one)[at] as Figure;
+function ofKind(kind: string, all: ComparedObject[]): HTMLElement {
+  const columns = ['Time', 'Waited', 'Count', 'Data', 'Data each'].flatMap((title, at): Column<ComparedObject>[] => {
+    const figure = (one: ComparedObject) => figuresOf(one)[at] as Figure;
     const most = Math.max(...all.flatMap((one) => figure(one).of));
     if (most === 0) return [];
-    const cell = (one: Compared) => [figure(one).of.map(figure(one).told).join(' → '), pairOf(figure(one).of, most)];
+    const cell = (one: ComparedObject) => [figure(one).of.map(figure(one).told).join(' → '), pairOf(figure(one).of, most)];
     return [{ title, class: 'pairs', number: true, cell, by: (one) => Math.abs(figure(one).of[1] - figure(one).of[0]) }];
   });
-  return table<Compared>(
+  return table<ComparedObject>(
     [{ title: 'Object', cell: (one) => one.object, by: (one) => one.object }, { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain }, ...columns],
     all,
     `${kind}, what changed most first`,

@@ -1,6 +1,6 @@
 // What instructions cost: the groups by their medians, what is marked, and every figure.
 
-import type { Cost, CostDocument, CostRow, Environment, Figures, Group } from '../document';
+import type { CostEnvironment, CostGroup, CostPage, CostRow, PageCost } from '../document';
 import { h, type Child } from '../dom';
 import { count, counted } from '../number';
 import type { Entry, View } from '../page';
@@ -11,9 +11,9 @@ import { table, type Column } from '../table';
 const MEANING = 'it took no time (emulators leave out what has no effect), or a guest is faster than the machine under it';
 
 /** What a table of figures has a row for. */
-type Row = { group: string; kind: string; cycles: Figures; ratio: Figures };
+type Row = CostGroup | CostRow;
 
-export function costs({ cost, title }: CostDocument): Entry[] {
+export function costs({ cost, title }: CostPage): Entry[] {
   return [
     { name: 'groups', told: 'Groups', show: () => groups(cost, title), has: true },
     { name: 'marked', told: 'Marked', show: () => marked(cost), has: cost.marked + cost.impossible > 0 },
@@ -21,7 +21,7 @@ export function costs({ cost, title }: CostDocument): Entry[] {
   ];
 }
 
-function groups(cost: Cost, title: string): View {
+function groups(cost: PageCost, title: string): View {
   const { environments, microarchitecture, processor, rows } = cost;
   return {
     heading: title,
@@ -29,13 +29,13 @@ function groups(cost: Cost, title: string): View {
       h('p', { class: 'recorded' }, h('b', {}, processor), ` ${microarchitecture.name} (${microarchitecture.certainty})`, environments.all.map(measured)),
       h('p', { class: 'headline' }, compared(cost).map((line, at) => [at > 0 ? h('br') : '', h('b', {}, line)])),
       h('p', { class: 'soft' }, `Core cycles for one instruction, and ratios; medians of ${counted(rows.of, 'figure', 'figures')} by group. A bar that is full is the largest ratio here, on a logarithmic scale.`),
-      table<Group>(
+      table<CostGroup>(
         [
           { title: 'Group', cell: (one) => h('a', { href: href('figures', one.group) }, one.group), by: (one) => one.group },
           { title: 'Kind', cell: (one) => one.kind, by: (one) => one.kind },
           { title: 'Figures', number: true, cell: (one) => count(one.figures), by: (one) => one.figures },
-          ...cycles<Group>(cost),
-          ...ratios<Group>(cost, cost.groups.all),
+          ...cycles<CostGroup>(cost),
+          ...ratios<CostGroup>(cost, cost.groups.all),
           { title: 'Marked', number: true, cell: (one) => (one.marked > 0 ? count(one.marked) : ''), by: (one) => one.marked },
         ],
         dearest(cost),
@@ -47,7 +47,7 @@ function groups(cost: Cost, title: string): View {
 }
 
 /** How an environment was measured, or why it was not. */
-function measured(one: Environment): Child {
+function measured(one: CostEnvironment): Child {
   if (one.error !== null) return [h('br'), h('strong', { class: 'bad' }, `${one.name}: ${one.error}`)];
   return [
     h('br'),
@@ -62,7 +62,7 @@ function measured(one: Environment): Child {
 const SAME = 0.1;
 
 /** Of each environment how many groups cost there what they cost in the machine under it, and which costs most. */
-function compared(cost: Cost): string[] {
+function compared(cost: PageCost): string[] {
   const all = relative(cost).flatMap(({ name, base }) => {
     const groups = cost.groups.all.flatMap((group) => ({ group, ratio: of(group.ratio, name) ?? 0 })).filter(({ ratio }) => ratio > 0);
     const most = groups.reduce<(typeof groups)[number] | undefined>((most, one) => (most && most.ratio >= one.ratio ? most : one), undefined);
@@ -75,12 +75,12 @@ function compared(cost: Cost): string[] {
 }
 
 /** What costs most beside the machine under it first. */
-function dearest(cost: Cost): Group[] {
+function dearest(cost: PageCost): CostGroup[] {
   const most = new Map(cost.groups.all.map((group) => [group, Math.max(0, ...relative(cost).map(({ name }) => of(group.ratio, name) ?? 0))]));
   return [...cost.groups.all].sort((a, b) => (most.get(b) ?? 0) - (most.get(a) ?? 0));
 }
 
-function marked(cost: Cost): View {
+function marked(cost: PageCost): View {
   const [impossible, other] = [(row: CostRow) => row.impossible.length > 0, (row: CostRow) => row.unexpected.length + row.contradicted.length > 0];
   const all = cost.rows.all;
   return {
@@ -92,11 +92,11 @@ function marked(cost: Cost): View {
   };
 }
 
-function section(cost: Cost, title: string, why: string, rows: CostRow[]): Child {
+function section(cost: PageCost, title: string, why: string, rows: CostRow[]): Child {
   return rows.length === 0 ? null : h('section', {}, h('h3', {}, title), h('p', { class: 'soft' }, why), every(cost, rows, title));
 }
 
-function figures(cost: Cost, group?: string): View {
+function figures(cost: PageCost, group?: string): View {
   const names = [...new Set(cost.groups.all.map((one) => one.group))];
   const rows = cost.rows.all.filter((row) => group === undefined || row.group === group);
   const link = (to: string[], told: string, current: boolean) => h('a', { href: href('figures', ...to), 'aria-current': current ? 'page' : undefined }, told);
@@ -114,7 +114,7 @@ function rest(left: number, what: string): Child {
   return left > 0 ? h('p', { class: 'soft' }, `${count(left)} other ${what} are not in this page: xweave cost --all lists them.`) : null;
 }
 
-function every(cost: Cost, rows: CostRow[], label: string): HTMLElement {
+function every(cost: PageCost, rows: CostRow[], label: string): HTMLElement {
   const acted = rows.some((row) => Object.keys(row.hypervisor_action).length > 0);
   const actions = (row: CostRow) => Object.entries(row.hypervisor_action).map(([name, did]) => `${name}: ${did}`).join('; ');
   return table<CostRow>(
@@ -137,17 +137,17 @@ function of<T>(all: Record<string, T> | undefined, name: string): T | undefined 
 }
 
 /** Those that were measured. */
-function those(cost: Cost): Environment[] {
+function those(cost: PageCost): CostEnvironment[] {
   return cost.environments.all.filter((one) => one.error === null);
 }
 
 /** Those under which another machine was measured, too. */
-function relative(cost: Cost): Environment[] {
+function relative(cost: PageCost): CostEnvironment[] {
   const names = new Set(those(cost).map((one) => one.name));
   return those(cost).filter((one) => one.base !== null && one.base !== one.name && names.has(one.base));
 }
 
-function cycles<T extends Row>(cost: Cost): Column<T>[] {
+function cycles<T extends Row>(cost: PageCost): Column<T>[] {
   return those(cost).map(({ name }) => ({
     title: name,
     number: true,
@@ -162,7 +162,7 @@ function cycles<T extends Row>(cost: Cost): Column<T>[] {
 }
 
 /** Ratios, with a bar on a logarithmic scale from 1 to the largest; that of what is faster is empty. */
-function ratios<T extends Row>(cost: Cost, rows: T[]): Column<T>[] {
+function ratios<T extends Row>(cost: PageCost, rows: T[]): Column<T>[] {
   const most = Math.max(2, ...relative(cost).flatMap(({ name }) => rows.map((row) => of(row.ratio, name) ?? 0)));
   return relative(cost).map(({ name, base }) => ({
     title: `${name}/${base ?? ''}`,

@@ -2,7 +2,7 @@
 
 import { legend, shareBar } from '../bars';
 import { CLOSER, distribution, layers, timesOf, zoomOver, type Layer } from '../chart';
-import type { Cell, Explained, Grid, Interval, Point, Size, Times } from '../document';
+import type { Cell, Explained, Grid, PageInterval, PageSize, Point } from '../document';
 import { h, type Child } from '../dom';
 import { count, counted, id, percent, size, span } from '../number';
 import { placesOf } from '../kind';
@@ -13,6 +13,9 @@ import { reach, scatter, zoomOf } from '../scatter';
 import { table } from '../table';
 import type { Zoom } from '../zoom';
 import { passage, type Leg } from './passage';
+
+/** Times of transactions of a size, or between two places. */
+type Times = PageSize | PageInterval;
 
 /** How points are read. */
 const HINT = `Darker: more of them. Point at some to see which they are; a click leads to the slowest there. ${CLOSER}`;
@@ -29,11 +32,11 @@ export function bySize(kind: Explained): Child {
     h('h3', {}, 'Time by size'),
     h('p', { class: 'soft' }, HINT),
     points(kind, grid, zoomOf(reach([grid])), `Time by bytes sent and received, ${counted(known, 'transaction', 'transactions')}`),
-    table<Size>(
+    table<PageSize>(
       [
         { title: 'Size', number: true, cell: (one) => classOf(one), by: (one) => Number(one.least_bytes) },
         { title: 'Count', number: true, cell: (one) => count(one.transactions), by: (one) => one.transactions },
-        ...quantiles<Size>(),
+        ...quantiles<PageSize>(),
         { title: 'max', number: true, cell: (one) => slowest(kind, grid, one), by: (one) => one.max_ns ?? 0 },
         { title: 'Sent', number: true, cell: (one) => size(one.sent_bytes), by: (one) => one.sent_bytes },
         { title: 'Received', number: true, cell: (one) => size(one.received_bytes), by: (one) => one.received_bytes },
@@ -46,14 +49,14 @@ export function bySize(kind: Explained): Child {
   );
 }
 
-function classOf({ least_bytes, most_bytes }: Size): string {
+function classOf({ least_bytes, most_bytes }: PageSize): string {
   const [least, most] = [Number(least_bytes), Number(most_bytes)];
   if (most === 0) return 'nothing';
   return most === 1 ? size(1) : `${size(least)} – ${size(most + 1)}`;
 }
 
 /** The slowest of a class, as a link to it, where the grid has kept it. */
-function slowest(kind: Explained, grid: Grid, { least_bytes, most_bytes, max_ns }: Size): Child {
+function slowest(kind: Explained, grid: Grid, { least_bytes, most_bytes, max_ns }: PageSize): Child {
   const told = span(max_ns ?? 0);
   const within = ([column]: Cell) => {
     const [from, to] = (grid.bytes[column] ?? [0, 0]).map(Number) as [number, number];
@@ -95,7 +98,7 @@ function describe(kind: Explained, grid: Grid, [column, row, of, slowest, ns]: C
 }
 
 /** The longest of an interval, as a link to its transaction, where the grid has kept it. */
-function longestOf(kind: Explained, { by_size, max_ns }: Interval): Child {
+function longestOf(kind: Explained, { by_size, max_ns }: PageInterval): Child {
   const cell = by_size?.cells.find((cell) => Number(cell[4]) === max_ns);
   return cell ? h('a', { href: href('why', kind.transaction, id(cell[3])) }, span(max_ns ?? 0)) : span(max_ns ?? 0);
 }
@@ -126,11 +129,11 @@ export function intervals(page: Page, kind: Explained): Child {
     h('h3', {}, 'From place to place'),
     h('p', {}, `${longest(kind)}.`, left > 0 ? ` Left out: ${count(left)} of ${count(began)}, which did not pass all places.` : ''),
     passage(page, placesOf(kind.transaction), legs, longest(kind)),
-    table<Interval>(
+    table<PageInterval>(
       [
         { title: 'From', cell: (one) => one.from },
         { title: 'To', cell: (one) => one.to },
-        ...quantiles<Interval>(),
+        ...quantiles<PageInterval>(),
         { title: 'max', number: true, cell: (one) => longestOf(kind, one), by: (one) => one.max_ns ?? 0 },
         { title: 'Time', number: true, cell: (one) => span(one.total_ns), by: (one) => one.total_ns },
         { title: 'Share', class: 'bars', cell: (one) => shareBar(one.total_ns / whole) },
@@ -158,12 +161,12 @@ export function intervals(page: Page, kind: Explained): Child {
 }
 
 /** The intervals side by side on the same scales: by size, where that is known. */
-function each(kind: Explained, all: Interval[]): Child {
+function each(kind: Explained, all: PageInterval[]): Child {
   const grids = all.flatMap((one) => one.by_size ?? []);
   const bins = all.filter((one) => one.bins.length > 0);
   if (grids.length === 0 && bins.length === 0) return null;
   const [zoom, times] = [grids.length > 0 ? zoomOf(reach(grids)) : undefined, timesOf(...bins.map((one) => one.bins))];
-  const chart = (one: Interval): Child => {
+  const chart = (one: PageInterval): Child => {
     const told = `${one.from} → ${one.to}`;
     if (zoom && one.by_size) return points(kind, one.by_size, zoom, `${told}: time by bytes`);
     return one.bins.length > 0 ? distribution(one.bins, [['p50', one.p50_ns ?? 0], ['p99', one.p99_ns ?? 0]], times) : null;

@@ -1,7 +1,7 @@
 // The flows, and the requests and answers that they carried: to be searched, filtered and looked at one by one.
 
 import { shareBar, stack } from '../bars';
-import type { Exchange, Flow } from '../document';
+import type { Flow, NumberedExchange } from '../document';
 import { h, type Child } from '../dom';
 import { ends, lack, total, way } from '../flow';
 import { count, counted, id, micros, span } from '../number';
@@ -51,23 +51,23 @@ function requests(page: Page): Child[] {
   const exchanges = page.document.flows?.exchanges;
   if (!exchanges || exchanges.of === 0) return [];
   const longest = Math.max(1, ...exchanges.all.map((one) => one.end_ns - one.start_ns));
-  const first = (one: Exchange) => [...one.request.flows, ...one.answer.flows].find((flow) => page.flows.has(String(flow)));
-  const link = (one: Exchange): Child => {
+  const first = (one: NumberedExchange) => [...one.request.flows, ...one.answer.flows].find((flow) => page.flows.has(String(flow)));
+  const link = (one: NumberedExchange): Child => {
     const told = `${one.connection.client} → ${one.connection.server}`;
     const flow = first(one);
     return flow === undefined ? told : h('a', { href: href('flows', id(flow)) }, told);
   };
-  const parts = (one: Exchange) => {
+  const parts = (one: NumberedExchange) => {
     const all = Math.max(1, one.end_ns - one.start_ns);
     const pieces = one.parts.map((part) => ({ share: part.ns / all, class: partClass(page, part), title: `${part.name}: ${span(part.ns)}` }));
     const label = one.parts.map((part) => `${part.name} ${span(part.ns)}`).join(', ');
     return stack(pieces, label, all / longest);
   };
-  const total = (one: Exchange) => one.end_ns - one.start_ns;
+  const total = (one: NumberedExchange) => one.end_ns - one.start_ns;
   return [
     h('h3', {}, `Requests and their answers: ${count(exchanges.of)}`),
     h('p', { class: 'soft' }, 'Colours are domains; what is between two of them is hatched. The link leads to the first flow of the request.', exchanges.of > exchanges.all.length ? ` ${count(exchanges.all.length)} are in this page: the slowest, and others at even shares.` : ''),
-    table<Exchange>(
+    table<NumberedExchange>(
       [
         { title: 'Began', number: true, cell: (one) => span(one.start_ns), by: (one) => one.start_ns },
         { title: '', cell: (one) => one.connection.protocol },
@@ -86,7 +86,7 @@ function requests(page: Page): Child[] {
 }
 
 /** `server in vm1` is the domain's; `request, vm1 → host` lies between. */
-function partClass(page: Page, part: Exchange['parts'][number]): string {
+function partClass(page: Page, part: NumberedExchange['parts'][number]): string {
   return part.domain !== null ? page.palette.domain(part.domain) : part.crosses ? 'boundary' : 'idle';
 }
 

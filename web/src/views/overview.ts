@@ -1,7 +1,7 @@
 // The answer first: what was recorded, what was found and what to do about it, and what to know before trusting it.
 
 import { labels, legend, pairOf, stack, type Piece } from '../bars';
-import type { Domain, Explained, Finding, Kind, MachineObject, Place, Recording } from '../document';
+import type { Explained, Finding, FlowKind, MachineObject, Place, RecordedDomain, Recording } from '../document';
 import { h, type Child } from '../dom';
 import { called as kindCalled } from '../kind';
 import { count, counted, date, percent, span } from '../number';
@@ -35,7 +35,7 @@ export function overview(page: Page): View {
 
 /** What was recorded, from where, and how exact that is, in two lines. */
 function recorded(of: Recording): HTMLElement {
-  const domain = (one: Domain): Child[] => [
+  const domain = (one: RecordedDomain): Child[] => [
     h('b', {}, one.name),
     one.cpus > 0 ? ` ${counted(one.cpus, 'CPU', 'CPUs')}` : '',
     one.host ? ` on ${one.host}` : '',
@@ -149,7 +149,7 @@ function kinds(page: Page): Child {
     {},
     h('h3', {}, `${counted(summary.flows, 'flow', 'flows')} followed`),
     h('p', { class: 'soft' }, `${count(summary.complete)} complete, ${count(summary.crossed)} crossed a boundary; ${counted(summary.negative_gaps, 'negative gap', 'negative gaps')}.`),
-    table<Kind>(
+    table<FlowKind>(
       [
         { title: 'Kind', cell: (kind) => h('a', { href: href('where', kind.name) }, kind.name) },
         { title: 'Flows', number: true, cell: (kind) => count(kind.flows) },

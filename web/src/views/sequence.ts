@@ -1,6 +1,6 @@
 // A transaction as a sequence diagram: a lifeline for each object, and the basic events of Horikawa's model between them.
 
-import type { Message, Transaction } from '../document';
+import type { Message, PageTransaction } from '../document';
 import { h, svg } from '../dom';
 import { count, micros } from '../number';
 
@@ -12,7 +12,7 @@ const LEFT = 90;
 /** Events that are drawn; of more the first. */
 const MOST = 160;
 
-export function sequence(one: Transaction, all: Message[]): HTMLElement {
+export function sequence(one: PageTransaction, all: Message[]): HTMLElement {
   const messages = all.slice(0, MOST);
   const objects: string[] = [];
   const place = (of: [string, string]) => {

@@ -2,7 +2,7 @@
 
 import { legend, shareBar } from '../bars';
 import { CLOSER } from '../chart';
-import type { Explained, Part, Step, Transaction } from '../document';
+import type { Explained, PageTransaction, Part, Step } from '../document';
 import { h, svg, type Child } from '../dom';
 import { called, placesOf } from '../kind';
 import { lanes, type Lane } from '../lanes';
@@ -19,7 +19,7 @@ const LANE = 22;
 /** Objects that have a lane: those with the most time. */
 const LANES = 12;
 
-export function transaction(page: Page, kind: Explained, one: Transaction): View {
+export function transaction(page: Page, kind: Explained, one: PageTransaction): View {
   const order = [...kind.transactions].sort((a, b) => b.total_ns - a.total_ns);
   const at = order.indexOf(one);
   const step = (to: number, told: string) => {
@@ -55,7 +55,7 @@ export function transaction(page: Page, kind: Explained, one: Transaction): View
 }
 
 /** A lane for each object that had the time; they neither overlap nor leave gaps. */
-function timeline(one: Transaction, all: Step[]): HTMLElement {
+function timeline(one: PageTransaction, all: Step[]): HTMLElement {
   const name = (step: Step) => `${step.object}, ${step.domain}`;
   const sums = new Map<string, number>();
   for (const step of all) sums.set(name(step), (sums.get(name(step)) ?? 0) + step.ns);
@@ -75,7 +75,7 @@ function timeline(one: Transaction, all: Step[]): HTMLElement {
 }
 
 /** When it passed which place, if it passed several. */
-function places(page: Page, kind: Explained, one: Transaction): Child {
+function places(page: Page, kind: Explained, one: PageTransaction): Child {
   const names = placesOf(kind.transaction);
   const passed = one.points_ns?.map(BigInt) ?? [];
   if (passed.length < 2 || passed.length !== names.length) return null;
@@ -87,7 +87,7 @@ function places(page: Page, kind: Explained, one: Transaction): Child {
   return h('section', {}, h('h3', {}, 'From place to place'), passage(page, names, legs, legs.map((leg) => leg.title).join(', ')));
 }
 
-function parts(one: Transaction): HTMLElement {
+function parts(one: PageTransaction): HTMLElement {
   const all = Math.max(1, one.total_ns);
   return h(
     'section',
@@ -109,7 +109,7 @@ function parts(one: Transaction): HTMLElement {
   );
 }
 
-function steps(one: Transaction, all: Step[]): HTMLElement {
+function steps(one: PageTransaction, all: Step[]): HTMLElement {
   return h(
     'details',
     {},

@@ -2,7 +2,7 @@
 
 import { legend } from '../bars';
 import { CLOSER, layers, zoomOver, type Layer } from '../chart';
-import type { Series, Usage, UsageOfDomain } from '../document';
+import type { DomainUsage, Series, Usage } from '../document';
 import { h, type Child } from '../dom';
 import { counted, percent, size, span } from '../number';
 import type { Page, View } from '../page';
@@ -40,7 +40,7 @@ function timesOf(usage: Usage): number[] {
   return Array.from({ length: Math.max(2, ...all.map((one) => one.values.length)) }, (_, at) => usage.start_ns + at * usage.bin_ns);
 }
 
-function one(page: Page, usage: Usage, of: UsageOfDomain, zoom: Zoom): Child {
+function one(page: Page, usage: Usage, of: DomainUsage, zoom: Zoom): Child {
   const cpus = of.cpus ?? 0;
   const sorts: Sort[] = [
     { what: 'CPUs', all: cpus > 0 ? of.processes : [], scaled: (value, ns) => value / (cpus * ns), most: 1, told: percent },
@@ -55,7 +55,7 @@ function one(page: Page, usage: Usage, of: UsageOfDomain, zoom: Zoom): Child {
   );
 }
 
-function chart(page: Page, usage: Usage, of: UsageOfDomain, sort: Sort, zoom: Zoom): Child {
+function chart(page: Page, usage: Usage, of: DomainUsage, sort: Sort, zoom: Zoom): Child {
   const { what, all, scaled, most, told } = sort;
   const name = (one: Series) => one.object ?? counted(one.others ?? 0, 'other', 'others');
   const colors = colorsOf(page, all);

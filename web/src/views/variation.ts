@@ -8,7 +8,7 @@ import { count, counted, id, percent, span } from '../number';
 import type { Page, View } from '../page';
 import { href } from '../router';
 import { table } from '../table';
-import type { Each, Varied, VariedCause, VariedSegment, VariedSetting } from '../varied';
+import type { PageVariation, RequestColumns, VaryCause, VarySegment, VarySetting } from '../document';
 import type { Zoom } from '../zoom';
 
 /** The colours of lines: of the whole, then of each segment. */
@@ -37,14 +37,14 @@ export function variation(page: Page): View {
 }
 
 /** What the numbers on the axis are. */
-function numbered(of: Varied): string {
+function numbered(of: PageVariation): string {
   const all = of.each.every > 1 ? `; of each ${count(of.each.every)} that follow each other the slowest` : '';
   const start = of.startup ? `; the first ${count(of.startup.requests)} are a slow start` : '';
   return `${counted(of.kept, 'request', 'requests')} (${of.transaction}) by their numbers, in the order in which they began${all}${start}. ${CLOSER} A click leads to the request.`;
 }
 
 /** Time of the requests, and of the segments that vary most. */
-function times(page: Page, of: Varied, zoom: Zoom): Child {
+function times(page: Page, of: PageVariation, zoom: Zoom): Child {
   const { each } = of;
   const most = each.segments.slice(0, LINES.length);
   const lines: Layer[] = [
@@ -57,7 +57,7 @@ function times(page: Page, of: Varied, zoom: Zoom): Child {
 }
 
 /** How many others a request found where it came. */
-function queues(page: Page, of: Varied, zoom: Zoom): Child {
+function queues(page: Page, of: PageVariation, zoom: Zoom): Child {
   const found = of.each.others.slice(0, LINES.length);
   if (found.length === 0) return null;
   const lines = found.map((one, at): Layer => ({ told: nameOf(of, one), color: `--${LINES[at] ?? WHOLE}`, values: one.values }));
@@ -68,7 +68,7 @@ function queues(page: Page, of: Varied, zoom: Zoom): Child {
 }
 
 /** Lines over the requests' numbers, and what is told of the one that is pointed at. */
-function lined(page: Page, of: Varied, lines: Layer[], marks: Marks, value: (of: number) => string, label: string, zoom: Zoom): { chart: HTMLElement; told: HTMLElement } {
+function lined(page: Page, of: PageVariation, lines: Layer[], marks: Marks, value: (of: number) => string, label: string, zoom: Zoom): { chart: HTMLElement; told: HTMLElement } {
   const told = h('p', { class: 'soft pointed' });
   const chart = byNumber(of.each.number, lines, marks, label, zoom, (place, clicked) => {
     if (place === undefined) return void told.replaceChildren();
@@ -79,7 +79,7 @@ function lined(page: Page, of: Varied, lines: Layer[], marks: Marks, value: (of:
   return { chart, told };
 }
 
-function nameOf(of: Varied, { segment }: Each['segments'][number]): string {
+function nameOf(of: PageVariation, { segment }: RequestColumns['segments'][number]): string {
   return of.segments.all[segment]?.name ?? '';
 }
 
@@ -88,21 +88,21 @@ function key(lines: Layer[]): HTMLElement {
 }
 
 /** Whether the page has the steps of a request. */
-function known(page: Page, of: Varied, request: number | string): boolean {
+function known(page: Page, of: PageVariation, request: number | string): boolean {
   const kind = page.document.explained.find((one) => one.transaction === of.transaction);
   return kind?.transactions.some((one) => id(one.id) === id(request)) ?? false;
 }
 
 /** To a request, or to the command that shows it. */
-function link(page: Page, of: Varied, request: number | string): Node {
+function link(page: Page, of: PageVariation, request: number | string): Node {
   if (known(page, of, request)) return h('a', { href: href('why', of.transaction, id(request)) }, id(request));
   return h('code', {}, `xweave explain DIR --transaction ${of.transaction} --id ${id(request)}`);
 }
 
-function causes(page: Page, of: Varied): Child {
+function causes(page: Page, of: PageVariation): Child {
   const bounds = ([low, high]: [number, number]) => `${Math.round(100 * low)} to ${percent(high)}`;
-  const gain = (cause: VariedCause) => `p99 ${span(of.p99_ns)} → ${span(Math.max(0, of.p99_ns - cause.gain.p99_ns))}, p50 ${span(of.p50_ns)} → ${span(Math.max(0, of.p50_ns - cause.gain.p50_ns))}`;
-  const told = (cause: VariedCause): Child => [
+  const gain = (cause: VaryCause) => `p99 ${span(of.p99_ns)} → ${span(Math.max(0, of.p99_ns - cause.gain.p99_ns))}, p50 ${span(of.p50_ns)} → ${span(Math.max(0, of.p50_ns - cause.gain.p50_ns))}`;
+  const told = (cause: VaryCause): Child => [
     h('b', {}, because(cause)),
     cause.segment ? `; mostly at: ${cause.segment}` : null,
     h('div', { class: 'soft' }, cause.evidence.join('; ')),
@@ -111,33 +111,33 @@ function causes(page: Page, of: Varied): Child {
   ];
   const first = of.causes.all.filter((cause) => cause.named).slice(0, NAMED);
   const rest = of.causes.all.filter((cause) => !first.includes(cause));
-  const columns = (cell: (cause: VariedCause) => Child) => [
-    { title: 'Of variance', class: 'bars', cell: (cause: VariedCause) => [shareBar(cause.share_of_variance), h('div', { class: 'soft' }, bounds(cause.variance_bounds))] },
-    { title: 'Of tail', number: true, cell: (cause: VariedCause) => percent(cause.share_of_tail), by: (cause: VariedCause) => cause.share_of_tail },
-    { title: 'In', number: true, cell: (cause: VariedCause) => count(cause.requests) },
+  const columns = (cell: (cause: VaryCause) => Child) => [
+    { title: 'Of variance', class: 'bars', cell: (cause: VaryCause) => [shareBar(cause.share_of_variance), h('div', { class: 'soft' }, bounds(cause.variance_bounds))] },
+    { title: 'Of tail', number: true, cell: (cause: VaryCause) => percent(cause.share_of_tail), by: (cause: VaryCause) => cause.share_of_tail },
+    { title: 'In', number: true, cell: (cause: VaryCause) => count(cause.requests) },
     { title: 'Cause', class: 'wide', cell },
   ];
   return h(
     'section',
     {},
     h('h3', {}, 'What makes it vary'),
-    first.length > 0 ? table<VariedCause>(columns(told), first, 'What makes requests vary, the largest share first') : null,
-    rest.length > 0 ? h('details', {}, h('summary', {}, `${counted(rest.length, 'other cause', 'other causes')}, each a smaller share or an unsure one`), table<VariedCause>(columns(because), rest, 'Other causes')) : null,
+    first.length > 0 ? table<VaryCause>(columns(told), first, 'What makes requests vary, the largest share first') : null,
+    rest.length > 0 ? h('details', {}, h('summary', {}, `${counted(rest.length, 'other cause', 'other causes')}, each a smaller share or an unsure one`), table<VaryCause>(columns(because), rest, 'Other causes')) : null,
   );
 }
 
-function because(cause: VariedCause): string {
+function because(cause: VaryCause): string {
   return cause.by ? `${cause.cause}, because of ${cause.by}` : cause.cause;
 }
 
-function segments(of: Varied): HTMLElement {
+function segments(of: PageVariation): HTMLElement {
   const all = of.segments.all;
-  const depth = (one: VariedSegment) => (one.others ? `${count(one.others.p50)}, ${count(one.others.p99)}, ${count(one.others.max)}` : '');
+  const depth = (one: VarySegment) => (one.others ? `${count(one.others.p50)}, ${count(one.others.p99)}, ${count(one.others.max)}` : '');
   return h(
     'section',
     {},
     h('h3', {}, 'Where it varies'),
-    table<VariedSegment>(
+    table<VarySegment>(
       [
         { title: 'Segment, in turn', cell: (one) => one.name },
         { title: 'p50', number: true, cell: (one) => span(one.p50_ns), by: (one) => one.p50_ns },
@@ -154,14 +154,14 @@ function segments(of: Varied): HTMLElement {
   );
 }
 
-function settings(of: Varied): Child {
+function settings(of: PageVariation): Child {
   const { all } = of.settings;
   if (all.length === 0) return null;
   return h(
     'section',
     {},
     h('h3', {}, 'Settings that cost these requests time'),
-    table<VariedSetting>(
+    table<VarySetting>(
       [
         { title: 'Cost', number: true, cell: (one) => span(one.ns), by: (one) => one.ns },
         { title: 'In', number: true, cell: (one) => count(one.requests), by: (one) => one.requests },

@@ -2,7 +2,7 @@
 
 import { distribution } from '../chart';
 import { legend, shareBar, stack } from '../bars';
-import type { Flows, Kind, Place, Segment } from '../document';
+import type { FlowKind, PageFlows, Place, Segment } from '../document';
 import { h, type Child } from '../dom';
 import { total } from '../flow';
 import { count, id, micros, span } from '../number';
@@ -10,7 +10,7 @@ import type { Page, View } from '../page';
 import { href } from '../router';
 import { table } from '../table';
 
-export function placesOf(flows: Flows, kind: string): Place[] {
+export function placesOf(flows: PageFlows, kind: string): Place[] {
   return flows.places.all.filter((place) => place.kind === kind);
 }
 
@@ -42,7 +42,7 @@ export function where(page: Page, name?: string): View {
   };
 }
 
-function choice(kinds: Kind[], chosen: Kind): HTMLElement {
+function choice(kinds: FlowKind[], chosen: FlowKind): HTMLElement {
   const select = h(
     'select',
     { id: 'kind', on: { change: (event) => (location.hash = href('where', (event.target as HTMLSelectElement).value)) } },
@@ -51,12 +51,12 @@ function choice(kinds: Kind[], chosen: Kind): HTMLElement {
   return h('p', { class: 'bar-of-controls' }, h('label', { for: 'kind' }, 'Kind of flow'), select);
 }
 
-function headline(flows: Flows, kind: Kind): HTMLElement {
+function headline(flows: PageFlows, kind: FlowKind): HTMLElement {
   const lines = (flows.headlines[flows.kinds.all.indexOf(kind)] ?? '').split('\n');
   return h('p', { class: 'headline' }, h('b', {}, lines[0] ?? ''), lines.slice(1).map((line) => [h('br'), line]));
 }
 
-function time(page: Page, flows: Flows, kind: Kind): Child {
+function time(page: Page, flows: PageFlows, kind: FlowKind): Child {
   const places = placesOf(flows, kind.name);
   if (places.length === 0) return null;
   const pieces = places.map((place) => ({ share: place.share, class: placeClass(page, place), title: `${called(place)}, ${place.domain}` }));
@@ -80,7 +80,7 @@ function time(page: Page, flows: Flows, kind: Kind): Child {
   ];
 }
 
-function spread(flows: Flows, kind: Kind): Child {
+function spread(flows: PageFlows, kind: FlowKind): Child {
   const bins = flows.distributions.all.find((one) => one.kind === kind.name)?.bins ?? [];
   if (bins.length === 0 || kind.flows < 2) return null;
   const marks: [string, number][] = [['p50', kind.p50_ns], ['p99', kind.p99_ns], ['max', kind.max_ns]];
@@ -94,7 +94,7 @@ function spread(flows: Flows, kind: Kind): Child {
 }
 
 /** From the figures to the flows behind them. */
-function examples(page: Page, kind: Kind): Child {
+function examples(page: Page, kind: FlowKind): Child {
   const flows = [...new Set(page.flows.values())].filter((flow) => flow.kind === kind.name).sort((a, b) => total(b) - total(a));
   if (flows.length === 0) return null;
   const link = (at: number, told: string) => {
@@ -110,7 +110,7 @@ function examples(page: Page, kind: Kind): Child {
   );
 }
 
-function steps(flows: Flows, kind: Kind): Child {
+function steps(flows: PageFlows, kind: FlowKind): Child {
   const segments = flows.segments.all.filter((segment) => segment.kind === kind.name);
   if (segments.length === 0) return null;
   const sum = segments.reduce((all, one) => all + (one.main ? Math.max(0, one.p50_ns) : 0), 0);
@@ -136,13 +136,13 @@ function steps(flows: Flows, kind: Kind): Child {
   );
 }
 
-function all(flows: Flows): HTMLElement {
+function all(flows: PageFlows): HTMLElement {
   const left = flows.kinds.of - flows.kinds.all.length;
   return h(
     'section',
     {},
     h('h3', {}, 'All kinds'),
-    table<Kind>(
+    table<FlowKind>(
       [
         { title: 'Kind', cell: (kind) => h('a', { href: href('where', kind.name) }, kind.name), by: (kind) => kind.name },
         { title: 'Flows', number: true, cell: (kind) => count(kind.flows), by: (kind) => kind.flows },

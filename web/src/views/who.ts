@@ -1,7 +1,7 @@
 // Who took time from whom: victims, who were ready for a CPU, and offenders, who had it. And what each object did.
 
 import { shareBar } from '../bars';
-import type { MachineObject, Machines, Waited } from '../document';
+import type { MachineObject, PageMachines, Waited } from '../document';
 import { h, type Child } from '../dom';
 import { count, counted, percent, size, span } from '../number';
 import type { Page, View } from '../page';
@@ -37,7 +37,7 @@ export function who(page: Page, name?: string): View {
   };
 }
 
-function busy(machines: Machines, domain: { domain: string; cpus: number; span_ns: number }): HTMLElement {
+function busy(machines: PageMachines, domain: { domain: string; cpus: number; span_ns: number }): HTMLElement {
   const all = Math.max(1, domain.cpus * domain.span_ns);
   const ran = machines.objects.all.filter((one) => one.kind === 'process' && one.domain === domain.domain).sort((a, b) => b.time_ns - a.time_ns);
   const sum = ran.reduce((total, one) => total + one.time_ns, 0);
@@ -46,7 +46,7 @@ function busy(machines: Machines, domain: { domain: string; cpus: number; span_n
 }
 
 /** Rows waited, columns had the CPU; the darker, the longer. */
-function matrix(machines: Machines, domain: string): Child {
+function matrix(machines: PageMachines, domain: string): Child {
   const waited = machines.waited.all.filter((one) => one.domain === domain);
   if (waited.length === 0) return h('p', { class: 'soft' }, `Nobody in ${domain} was seen waiting for a CPU.`);
   const victims = largest(waited, (one) => one.object);
@@ -79,7 +79,7 @@ function largest(waited: Waited[], name: (one: Waited) => string): string[] {
 
 const ORDER = Object.keys(OBJECTS);
 
-function objects(machines: Machines, domain: { domain: string; span_ns: number }): HTMLElement {
+function objects(machines: PageMachines, domain: { domain: string; span_ns: number }): HTMLElement {
   const all = machines.objects.all.filter((one) => one.domain === domain.domain);
   all.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind) || b.time_ns - a.time_ns);
   const longest = new Map<string, number>();

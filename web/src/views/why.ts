@@ -2,7 +2,7 @@
 
 import { distribution } from '../chart';
 import { legend, shareBar, stack, type Piece } from '../bars';
-import type { Cause, Explained, Total, Transaction } from '../document';
+import type { Cause, Explained, PageTransaction, Total } from '../document';
 import { h, type Child } from '../dom';
 import { called } from '../kind';
 import { count, counted, id, percent, span } from '../number';
@@ -82,11 +82,11 @@ function each(kind: Explained): HTMLElement {
   const shown = kind.transactions;
   const longest = Math.max(1, ...shown.map((one) => one.total_ns));
   const states = new Set(shown.flatMap((one) => one.parts.map((part) => state(part.state))));
-  const bar = (one: Transaction) => {
+  const bar = (one: PageTransaction) => {
     const all = pieces(one.parts, one.total_ns);
     return stack(all, all.map((piece) => piece.title).join(', '), one.total_ns / longest);
   };
-  const largest = (one: Transaction) => {
+  const largest = (one: PageTransaction) => {
     const part = one.parts[0];
     return part ? `${span(part.ns)} ${part.state}: ${part.object}, ${part.domain}${part.why ? `; ${part.why}` : ''}` : '';
   };
@@ -98,11 +98,11 @@ function each(kind: Explained): HTMLElement {
     h('h3', {}, 'One by one'),
     legend(Object.entries(GROUPS).filter(([of]) => states.has(of))),
     left > 0 ? h('p', { class: 'soft' }, `${count(shown.length)} of ${count(kind.summary.transactions)} are in this page: the slowest, and others at even shares.`) : null,
-    table<Transaction>(
+    table<PageTransaction>(
       [
         { title: 'ID', cell: (one) => h('a', { href: href('why', kind.transaction, id(one.id)) }, id(one.id)) },
         // Where all are called alike, as what passes some places, that is told above.
-        ...(named ? [{ title: 'Transaction', cell: (one: Transaction) => one.name, by: (one: Transaction) => one.name }] : []),
+        ...(named ? [{ title: 'Transaction', cell: (one: PageTransaction) => one.name, by: (one: PageTransaction) => one.name }] : []),
         { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain },
         { title: 'Began', number: true, cell: (one) => span(one.start_ns), by: (one) => one.start_ns },
         { title: 'Time', number: true, cell: (one) => span(one.total_ns), by: (one) => one.total_ns },

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::Serialize;
 use xweave_trace::Trace;
 use xweave_wire::record::XEN_DOMAIN;
 
 use super::{Event, Guest, errors::Errors};
 
 /// A guest whose process was found by its rings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPeer {
     /// The guest's domain.
     pub domain: String,

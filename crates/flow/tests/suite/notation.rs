@@ -1,8 +1,7 @@
 //! Places in a few signs, and flows as values, for what tests compare.
 
-use serde_json::{Value, json};
 use xweave_flow::{
-    FlowPlace, Flows, WayPlace,
+    FlowDocument, FlowKind, FlowPlace, Flows, Segment, SiteCounts, Summary, WayPlace,
     flow_place::{Carrier, KnownStation, Station},
     legs::{ExchangeSide, WayPoint},
 };
@@ -57,12 +56,32 @@ pub fn way_place(of: &WayPlace) -> String {
     made + &point
 }
 
-/// What documents have of flows.
-pub fn document(flows: &Flows) -> Value {
-    json!({
-        "summary": flows.summary(),
-        "segments": flows.segments(),
-        "sites": flows.sites(),
-        "flows": flows.documents().collect::<Vec<_>>(),
-    })
+/// What is known of flows, to be compared.
+#[derive(Debug, PartialEq)]
+pub struct Snapshot {
+    pub summary: Summary,
+    pub kinds: Vec<FlowKind>,
+    pub segments: Vec<Segment>,
+    pub sites: Vec<SiteCounts>,
+    /// Each flow's members and hops, as text.
+    pub flows: Vec<String>,
+}
+
+impl Snapshot {
+    pub fn new(flows: &Flows) -> Self {
+        let text = |of: FlowDocument<'_>| {
+            let flow = of.flow();
+            let what = (flow.id, &flow.name, of.kind(), flow.frame, flow.key, &flow.parents, &flow.locals);
+            let how = (flow.start_ns, flow.end_ns, flow.incomplete, &flow.dropped, flow.drops, flow.lost);
+            let path = (flow.crossings, flow.copies, of.hops().collect::<Vec<_>>());
+            format!("{:?}", (what, how, path))
+        };
+        Self {
+            summary: flows.summary().clone(),
+            kinds: flows.kinds().to_vec(),
+            segments: flows.segments().to_vec(),
+            sites: flows.sites().to_vec(),
+            flows: flows.documents().map(text).collect(),
+        }
+    }
 }

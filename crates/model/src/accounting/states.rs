@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 use xweave_trace::event::State;
 
 /// The states of a domain's threads, and how often they went from one to another. A thread runs, is ready for a CPU, or
 /// waits for something else.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct States {
     /// How long threads ran, in nanoseconds: sums of all, as the following ones. Together what their CPUs were busy.
     pub running_ns: u64,

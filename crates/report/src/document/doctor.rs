@@ -1,39 +1,13 @@
-//! What `xweave doctor --json` prints.
+//! The document of `xweave doctor`.
 
-use serde::Serialize;
+use xweave_document::doctor::{Doctor, DoctorCheck};
+use xweave_record::Check;
 
-/// The document.
-#[derive(Clone, Debug, Serialize)]
-pub struct Doctor<'a> {
-    /// What was looked at.
-    pub checks: Vec<Check<'a>>,
+/// Builds the document of the checks.
+pub fn build(checks: &[Check]) -> Doctor<'_> {
+    Doctor { checks: checks.iter().map(build_check).collect() }
 }
 
-/// One thing that recording needs, or is better with.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Check<'a> {
-    /// What was looked at.
-    pub name: &'a str,
-    /// Whether it is as it should be.
-    pub ok: bool,
-    /// Whether recording is impossible without it.
-    pub needed: bool,
-    /// What was found.
-    pub found: &'a str,
-    /// What to do about it; empty if all is well.
-    pub remedy: &'a str,
-}
-
-impl<'a> Doctor<'a> {
-    /// Of what was found.
-    pub fn new(checks: &'a [xweave_record::Check]) -> Self {
-        let check = |of: &'a xweave_record::Check| Check {
-            name: of.name,
-            ok: of.ok,
-            needed: of.needed,
-            found: &of.found,
-            remedy: of.remedy,
-        };
-        Self { checks: checks.iter().map(check).collect() }
-    }
+fn build_check(of: &Check) -> DoctorCheck<'_> {
+    DoctorCheck { name: of.name, ok: of.ok, needed: of.needed, found: &of.found, remedy: of.remedy }
 }

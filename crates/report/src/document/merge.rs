@@ -1,8 +1,12 @@
-//! What `xweave merge --json`, with `--dry-run` and without, and `xweave merge doctor --json` print: the keys are described in `docs/merge.md`.
+//! The documents of `xweave merge`, with `--dry-run` and without, and of its subcommands.
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use xweave_document::merge::{
+    ComparedPages, DryRun, DryRunFile, DryRunPages, DryRunVm, DryRunVmPages, Ksm, Merge, MergeDoctor,
+    MergeStatus, MergedFile, MergedPages, MergedVm, MergedVmPages, Release, ReleasedVm, Reserve,
+    UnmergeableMemory, VmMemory, VmStatus,
+};
 use xweave_merge::{Estimate, Host, Outcome, SameBy, Status, host, outcome::OfGuest};
 use xweave_wire::pages::LookedAt;
 
@@ -18,27 +22,27 @@ pub fn write(
     same_by: SameBy,
 ) -> io::Result<()> {
     let guests = estimate.guests.iter().zip(looked_at).zip(may_merge);
-    let vms = guests.map(|((guest, looked_at), may_merge)| Vm {
+    let vms = guests.map(|((guest, looked_at), may_merge)| DryRunVm {
         name: &guest.name,
         files_looked_at: looked_at.files,
         cut: looked_at.cut.as_deref(),
         files: guest.files,
-        pages: OfVm { hinted: guest.hinted, shared: guest.shared },
+        pages: DryRunVmPages { hinted: guest.hinted, shared: guest.shared },
         saved_bytes: guest.saved_bytes,
         may_merge: *may_merge,
     });
-    let files = estimate.by_file.iter().map(|file| File {
+    let files = estimate.by_file.iter().map(|file| DryRunFile {
         path: &file.path,
         vms: file.guests,
         pages: file.pages,
         saved: file.saved,
         equal: file.equal,
     });
-    let document = Document {
+    let document = DryRun {
         dry_run: true,
         same_by: word(same_by),
         files_cached: estimate.files,
-        pages: Pages {
+        pages: DryRunPages {
             hinted: estimate.hinted,
             shared: estimate.shared,
             visited: 0,
@@ -48,66 +52,11 @@ pub fn write(
         saved_per_visit: None,
         merged_per_productive_visit: None,
         ksmd_cpu_s: 0.0,
-        compared: estimate.compared.map(|of| Compared { equal: of.equal, all: of.all }),
+        compared: estimate.compared.map(|of| ComparedPages { equal: of.equal, all: of.all }),
         vms: vms.collect(),
         files: files.collect(),
     };
     super::write(out, &document)
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    dry_run: bool,
-    same_by: &'static str,
-    files_cached: u64,
-    pages: Pages,
-    saved_per_visit: Option<f64>,
-    merged_per_productive_visit: Option<f64>,
-    ksmd_cpu_s: f64,
-    compared: Option<Compared>,
-    vms: Vec<Vm<'a>>,
-    files: Vec<File<'a>>,
-}
-
-#[derive(Serialize)]
-struct Pages {
-    hinted: u64,
-    shared: u64,
-    visited: u64,
-    merged: u64,
-    saved: u64,
-}
-
-#[derive(Serialize)]
-struct Compared {
-    equal: u64,
-    all: u64,
-}
-
-#[derive(Serialize)]
-struct Vm<'a> {
-    name: &'a str,
-    files_looked_at: u64,
-    cut: Option<&'a str>,
-    files: u64,
-    pages: OfVm,
-    saved_bytes: u64,
-    may_merge: Option<bool>,
-}
-
-#[derive(Serialize)]
-struct OfVm {
-    hinted: u64,
-    shared: u64,
-}
-
-#[derive(Serialize)]
-struct File<'a> {
-    path: &'a str,
-    vms: u64,
-    pages: u64,
-    saved: u64,
-    equal: Option<u64>,
 }
 
 fn word(same_by: SameBy) -> &'static str {
@@ -127,25 +76,9 @@ pub fn write_outcome(
     looked_at: &[LookedAt],
     same_by: SameBy,
 ) -> io::Result<()> {
-    let vm = |(guest, looked_at): (&OfGuest, &LookedAt)| MergedVm {
-        name: guest.name.clone(),
-        files_looked_at: looked_at.files,
-        only_changed: !looked_at.whole,
-        cut: looked_at.cut.clone(),
-        pages: OfMergedVm {
-            hinted: guest.hinted,
-            shared: guest.shared,
-            lost: guest.lost,
-            apart: guest.apart,
-            marked: guest.marked.pages,
-            merged: guest.merged,
-        },
-        way: guest.marked.way.word(),
-        ranges: guest.marked.ranges,
-    };
     let files =
         of.files.iter().map(|file| MergedFile { path: &file.path, pages: file.shared, saved: file.saved });
-    let document = Merging {
+    let document = Merge {
         dry_run: false,
         same_by: word(same_by),
         pages: MergedPages {
@@ -168,72 +101,29 @@ pub fn write_outcome(
             let_go_bytes: of.let_go,
             times_short: of.times,
         }),
-        vms: of.guests.iter().zip(looked_at).map(vm).collect(),
+        vms: of.guests.iter().zip(looked_at).map(build_merged_vm).collect(),
         files: files.collect(),
     };
     super::write(out, &document)
 }
 
-#[derive(Serialize)]
-struct Merging<'a> {
-    dry_run: bool,
-    same_by: &'static str,
-    pages: MergedPages,
-    saved_per_visit: Option<f64>,
-    merged_per_productive_visit: Option<f64>,
-    ksmd_cpu_s: f64,
-    longest_wait_s: Option<f64>,
-    merged_after_pass: &'a [u64],
-    ended_early: bool,
-    reserve: Option<Reserve>,
-    vms: Vec<MergedVm>,
-    files: Vec<MergedFile<'a>>,
-}
-
-#[derive(Serialize)]
-struct Reserve {
-    wanted_bytes: u64,
-    held_bytes: u64,
-    let_go_bytes: u64,
-    times_short: u64,
-}
-
-#[derive(Serialize)]
-struct MergedPages {
-    hinted: u64,
-    shared: u64,
-    visited: u64,
-    merged: u64,
-    saved: u64,
-    saved_before: u64,
-}
-
-#[derive(Serialize)]
-struct MergedVm {
-    name: String,
-    files_looked_at: u64,
-    only_changed: bool,
-    cut: Option<String>,
-    pages: OfMergedVm,
-    way: &'static str,
-    ranges: u64,
-}
-
-#[derive(Serialize)]
-struct OfMergedVm {
-    hinted: u64,
-    shared: u64,
-    lost: u64,
-    apart: u64,
-    marked: u64,
-    merged: u64,
-}
-
-#[derive(Serialize)]
-struct MergedFile<'a> {
-    path: &'a str,
-    pages: u64,
-    saved: u64,
+fn build_merged_vm<'a>((guest, looked_at): (&'a OfGuest, &'a LookedAt)) -> MergedVm<'a> {
+    MergedVm {
+        name: &guest.name,
+        files_looked_at: looked_at.files,
+        only_changed: !looked_at.whole,
+        cut: looked_at.cut.as_deref(),
+        pages: MergedVmPages {
+            hinted: guest.hinted,
+            shared: guest.shared,
+            lost: guest.lost,
+            apart: guest.apart,
+            marked: guest.marked.pages,
+            merged: guest.merged,
+        },
+        way: guest.marked.way.word(),
+        ranges: guest.marked.ranges,
+    }
 }
 
 /// Writes the document of which memory KSM may merge.
@@ -249,7 +139,7 @@ pub fn write_host(out: &mut impl Write, host: &Host) -> io::Result<()> {
         kept: vm
             .kept
             .iter()
-            .map(|kept| Kept {
+            .map(|kept| UnmergeableMemory {
                 why: kept.why.word(),
                 bytes: kept.bytes,
                 reason: kept.why.reason(),
@@ -257,7 +147,7 @@ pub fn write_host(out: &mut impl Write, host: &Host) -> io::Result<()> {
             })
             .collect(),
     });
-    super::write(out, &HostDocument { ksm: host.ksm.map(Ksm::of), vms: vms.collect() })
+    super::write(out, &MergeDoctor { ksm: host.ksm.map(build_ksm), vms: vms.collect() })
 }
 
 /// Writes the document of what is merged.
@@ -272,64 +162,14 @@ pub fn write_status(out: &mut impl Write, status: &Status) -> io::Result<()> {
         marked_bytes: vm.marked,
         merged_pages: vm.merged,
     });
-    let (ksm, saved_pages) = (status.ksm.map(Ksm::of), status.saved);
+    let (ksm, saved_pages) = (status.ksm.map(build_ksm), status.saved);
     let available_bytes = status.available;
-    super::write(out, &StatusDocument { ksm, saved_pages, available_bytes, vms: vms.collect() })
+    super::write(out, &MergeStatus { ksm, saved_pages, available_bytes, vms: vms.collect() })
 }
 
-#[derive(Serialize)]
-struct StatusDocument<'a> {
-    ksm: Option<Ksm>,
-    saved_pages: u64,
-    available_bytes: u64,
-    vms: Vec<VmStatus<'a>>,
-}
-
-#[derive(Serialize)]
-struct VmStatus<'a> {
-    name: &'a str,
-    pid: u32,
-    held_bytes: u64,
-    marked_bytes: u64,
-    merged_pages: u64,
-}
-
-impl Ksm {
-    fn of(ksm: host::Ksm) -> Self {
-        let host::Ksm { run, pages_sharing, merge_across_nodes, nodes } = ksm;
-        Self { run, pages_sharing, merge_across_nodes, nodes }
-    }
-}
-
-#[derive(Serialize)]
-struct HostDocument<'a> {
-    ksm: Option<Ksm>,
-    vms: Vec<VmMemory<'a>>,
-}
-
-#[derive(Serialize)]
-struct Ksm {
-    run: u64,
-    pages_sharing: u64,
-    merge_across_nodes: bool,
-    nodes: u64,
-}
-
-#[derive(Serialize)]
-struct VmMemory<'a> {
-    name: &'a str,
-    pid: u32,
-    held_bytes: u64,
-    mergeable_bytes: u64,
-    kept: Vec<Kept>,
-}
-
-#[derive(Serialize)]
-struct Kept {
-    why: &'static str,
-    bytes: u64,
-    reason: &'static str,
-    remedy: &'static str,
+fn build_ksm(ksm: host::Ksm) -> Ksm {
+    let host::Ksm { run, pages_sharing, merge_across_nodes, nodes } = ksm;
+    Ksm { run, pages_sharing, merge_across_nodes, nodes }
 }
 
 /// Writes the document of which machines have memory of their own again, and how many pages had been merged.
@@ -337,19 +177,9 @@ struct Kept {
 /// # Errors
 /// Those of `out`.
 pub fn write_released(out: &mut impl Write, released: &[(&host::VmMemory, u64)]) -> io::Result<()> {
-    let vm =
-        |(vm, pages): &(&host::VmMemory, u64)| Released { name: vm.name.clone(), pid: vm.pid, pages: *pages };
-    super::write(out, &ReleasedDocument { vms: released.iter().map(vm).collect() })
+    super::write(out, &Release { vms: released.iter().map(build_released).collect() })
 }
 
-#[derive(Serialize)]
-struct ReleasedDocument {
-    vms: Vec<Released>,
-}
-
-#[derive(Serialize)]
-struct Released {
-    name: String,
-    pid: u32,
-    pages: u64,
+fn build_released<'a>((vm, pages): &(&'a host::VmMemory, u64)) -> ReleasedVm<'a> {
+    ReleasedVm { name: &vm.name, pid: vm.pid, pages: *pages }
 }

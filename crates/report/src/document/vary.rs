@@ -1,193 +1,118 @@
-//! What `xweave vary --json` prints: why the requests of a trace vary.
-//!
-//! The keys are described in `docs/vary.md`, and with [`VariationDocument`].
+//! The document of `xweave vary`: why the requests of a trace vary.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
+use std::io::{self, Write};
+
+use xweave_document::{
+    value::{Id, Time},
+    vary::{
+        Remedied, Vary, VaryCause, VaryFigures, VaryGain, VaryOthers, VaryRequest, VarySegment, VarySetting,
+        VaryShares, VarySpikes, VaryStartup, VaryTimes,
+    },
 };
-
-use serde::Serialize;
 use xweave_model::Spec;
 use xweave_vary::{
-    Variation,
-    cause::Kind,
+    Variation, cause,
     each::Each,
-    settings::{Setting, What},
+    settings::Setting,
     variation::{Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
 };
 
-use super::parts::OffenderDocument;
-use crate::words::{Sentence, objects, places, variation as words};
+use super::parts::build_offender;
+use crate::words::{objects, places, variation as words};
 
-/// The document.
-#[derive(Serialize)]
-struct Document<'a> {
-    /// The kind of requests, as `--transaction` writes it.
-    transaction: String,
-    #[serde(flatten)]
-    variation: VariationDocument<'a>,
-    /// The requests one by one, where they are asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    each: Option<&'a [Each]>,
-}
-
-/// Why requests vary.
-#[derive(Clone, Debug, Serialize)]
-pub struct VariationDocument<'a> {
-    /// How many requests there are.
-    requests: u64,
-    /// How many of them are looked at: of very many, some.
-    kept: u64,
-    /// A start that was slower; the figures are of the requests after it.
-    startup: Option<Startup>,
-    /// How long they took.
-    #[serde(flatten)]
-    times: Times,
-    /// Whether they vary little: then no cause is named.
-    steady: bool,
-    /// Those that stand out.
-    spikes: Spikes,
-    /// Where they were, in turn.
-    segments: Vec<SegmentDocument<'a>>,
-    /// What kept them, the largest share first.
-    causes: Vec<FoundDocument>,
-    /// The settings that cost them time, the most first.
-    settings: Vec<SettingDocument<'a>>,
-}
-
-/// A part of the way of all requests.
-#[derive(Clone, Debug, Serialize)]
-struct SegmentDocument<'a> {
-    /// `request, ring host→vm1`, `server in vm1`.
-    name: Sentence,
-    /// Half of the requests were there for at most so long.
-    p50_ns: u64,
-    /// All but one in a hundred.
-    p99_ns: u64,
-    /// How much of the variation it is.
-    #[serde(flatten)]
-    shares: Shares,
-    /// The requests' times, if they were there as long as the median one.
-    if_steady: Times,
-    /// How many other flows a request found there, if flows tell.
-    others: Option<Others>,
-    /// What all requests' time there was spent on: nanoseconds of each of `xweave explain`'s states.
-    spent_ns: &'a BTreeMap<&'static str, u64>,
-}
-
-/// What kept requests, and makes them vary.
-#[derive(Clone, Debug, Serialize)]
-struct FoundDocument {
-    /// What it is, in a word.
-    kind: Kind,
-    /// In words.
-    cause: Sentence,
-    /// Who did most of it, if that is known.
-    by: Option<Sentence>,
-    /// All who did it, the most first.
-    offenders: Vec<OffenderDocument>,
-    /// How many requests it kept.
-    requests: u64,
-    /// For how long in all, in nanoseconds.
-    ns: u64,
-    /// Where most of it was.
-    segment: Option<Sentence>,
-    /// How much of the variation it is.
-    #[serde(flatten)]
-    shares: Shares,
-    /// Whether it is surely a part of the variation worth naming.
-    named: bool,
-    /// What speaks for it, in words.
-    evidence: Vec<Sentence>,
-    /// What can be done, if anything can be on kernels of today.
-    remedy: Option<Sentence>,
-    /// What that would gain, if it took away all of it or all that varies of it.
-    gain: Gain,
-    /// The slowest request that it kept most of the time.
-    example: u64,
-}
-
-/// A setting that cost requests time.
-#[derive(Clone, Debug, Serialize)]
-struct SettingDocument<'a> {
-    /// Which.
-    what: What,
-    /// The domain whose it is.
-    domain: &'a str,
-    /// In words.
-    setting: Sentence,
-    /// How it stood.
-    now: Sentence,
-    /// What it cost all requests, in nanoseconds.
-    ns: u64,
-    /// How many requests it cost any.
-    requests: u64,
-    /// What to set instead.
-    remedy: Sentence,
-}
-
-impl<'a> VariationDocument<'a> {
-    /// As the document has it; of who did something, at most so many.
-    pub fn new(of: &'a Variation, offenders: usize) -> Self {
-        Self {
-            requests: of.requests,
-            kept: of.kept,
-            startup: of.startup,
-            times: of.times,
-            steady: of.steady,
-            spikes: of.spikes,
-            segments: of.segments.iter().map(segment).collect(),
-            causes: of.causes.iter().map(|found| cause(found, offenders)).collect(),
-            settings: of.settings.iter().map(setting).collect(),
-        }
+/// Builds the figures of the requests.
+pub fn build_figures(of: &Variation) -> VaryFigures {
+    let startup = |Startup { requests, ns, p50_ns }| VaryStartup { requests, ns, p50_ns };
+    let Spikes { spikes, requests, share_of_variance } = of.spikes;
+    VaryFigures {
+        requests: of.requests,
+        kept: of.kept,
+        startup: of.startup.map(startup),
+        times: build_times(of.times),
+        steady: of.steady,
+        spikes: VarySpikes { spikes, requests, share_of_variance },
     }
 }
 
-fn segment(of: &Segment) -> SegmentDocument<'_> {
-    SegmentDocument {
-        name: places::stretch(&of.stretch),
+fn build_times(Times { p50_ns, p99_ns, deviation_ns }: Times) -> VaryTimes {
+    VaryTimes { p50_ns, p99_ns, deviation_ns }
+}
+
+fn build_shares(of: Shares) -> VaryShares {
+    let Shares { share_of_variance, variance_bounds, share_of_tail, tail_bounds } = of;
+    VaryShares { share_of_variance, variance_bounds, share_of_tail, tail_bounds }
+}
+
+fn build_others(of: Others) -> VaryOthers {
+    let Others { p50, p99, max, mean_in_tail, mean_typically } = of;
+    VaryOthers { p50, p99, max, mean_in_tail, mean_typically }
+}
+
+fn build_gain(of: Gain) -> VaryGain {
+    let remedied = match of.remedied {
+        cause::Remedied::Gone => Remedied::Gone,
+        cause::Remedied::Steady => Remedied::Steady,
+    };
+    VaryGain { remedied, p50_ns: of.p50_ns, p99_ns: of.p99_ns }
+}
+
+/// Builds the row of a segment.
+pub fn build_segment(of: &Segment) -> VarySegment {
+    VarySegment {
+        name: places::stretch(&of.stretch).into(),
         p50_ns: of.p50_ns,
         p99_ns: of.p99_ns,
-        shares: of.shares,
-        if_steady: of.if_steady,
-        others: of.others,
-        spent_ns: &of.spent_ns,
+        shares: build_shares(of.shares),
+        if_steady: build_times(of.if_steady),
+        others: of.others.map(build_others),
+        spent_ns: of.spent_ns.clone(),
     }
 }
 
-fn cause(of: &Found, offenders: usize) -> FoundDocument {
-    let offenders = of.offenders.iter().take(offenders);
-    FoundDocument {
-        kind: of.cause.kind,
-        cause: words::cause(&of.cause),
-        by: of.by().map(objects::offender),
-        offenders: offenders.map(|by| OffenderDocument::new(&by.who, by.ns)).collect(),
+/// Builds the row of a cause, with no more than `most` of the objects behind it.
+pub fn build_cause(of: &Found, most: usize) -> VaryCause {
+    let offenders = of.offenders.iter().take(most);
+    VaryCause {
+        kind: of.cause.kind.name(),
+        cause: words::cause(&of.cause).into(),
+        by: of.by().map(|by| objects::offender(by).into()),
+        offenders: offenders.map(|by| build_offender(&by.who, by.ns)).collect(),
         requests: of.requests,
         ns: of.ns,
-        segment: of.segment.as_ref().map(places::stretch),
-        shares: of.shares,
+        segment: of.segment.as_ref().map(|segment| places::stretch(segment).into()),
+        shares: build_shares(of.shares),
         named: of.named,
-        evidence: of.evidence.iter().map(words::evidence).collect(),
-        remedy: of.remedy.map(words::remedy),
-        gain: of.gain,
-        example: of.example,
+        evidence: of.evidence.iter().map(|evidence| words::evidence(evidence).into()).collect(),
+        remedy: of.remedy.map(|remedy| words::remedy(remedy).into()),
+        gain: build_gain(of.gain),
+        example: Id(of.example),
     }
 }
 
-fn setting(of: &Setting) -> SettingDocument<'_> {
-    SettingDocument {
-        what: of.what,
-        domain: &of.domain,
-        setting: words::setting(of.what),
-        now: words::stand(&of.now),
+/// Builds the row of a setting.
+pub fn build_setting(of: &Setting) -> VarySetting {
+    VarySetting {
+        what: of.what.name(),
+        domain: of.domain.clone(),
+        setting: words::setting(of.what).into(),
+        now: words::stand(&of.now).into(),
         ns: of.ns,
         requests: of.requests,
-        remedy: words::setting_remedy(of),
+        remedy: words::setting_remedy(of).into(),
     }
 }
 
-/// Writes the document; with `each`, the requests one by one as well.
+fn build_request(of: &Each) -> VaryRequest {
+    VaryRequest {
+        id: Id(of.id),
+        start_ns: Time(of.start_ns),
+        total_ns: of.total_ns,
+        segments_ns: of.segments_ns.clone(),
+        others: of.others.clone(),
+    }
+}
+
+/// Writes the document; with `each`, including the requests one by one.
 ///
 /// # Errors
 /// Those of `out`.
@@ -197,6 +122,13 @@ pub fn write(
     each: Option<&[Each]>,
     spec: &Spec,
 ) -> io::Result<()> {
-    let variation = VariationDocument::new(variation, usize::MAX);
-    super::stream(out, &Document { transaction: spec.to_string(), variation, each })
+    let document = Vary {
+        transaction: spec.to_string(),
+        figures: build_figures(variation),
+        segments: variation.segments.iter().map(build_segment).collect(),
+        causes: variation.causes.iter().map(|found| build_cause(found, usize::MAX)).collect(),
+        settings: variation.settings.iter().map(build_setting).collect(),
+        each: each.map(|each| each.iter().map(build_request).collect()),
+    };
+    super::stream(out, &document)
 }

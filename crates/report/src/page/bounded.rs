@@ -3,9 +3,9 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use xweave_document::{parts::Cause, value::Cut};
 
-use super::written::written;
+use super::written::write;
 
 /// Room for things that are offered one after the other, the most important first.
 pub(super) struct Budget {
@@ -17,25 +17,14 @@ impl Budget {
         Self { bytes }
     }
 
-    /// The thing as a value, if there is room for it.
-    pub(super) fn admit(&mut self, thing: &impl Serialize) -> Option<Value> {
-        let value = value_within(thing, self.bytes)?;
-        // As it is written: what is escaped there takes more room.
-        self.bytes = self.bytes.checked_sub(written(&value).len() + 1)?;
-        Some(value)
+    /// Takes a thing's room, as it is written in a page, and returns whether there was enough. Of a larger one no more is
+    /// serialised than there is room for.
+    pub(super) fn admit(&mut self, thing: &impl Serialize) -> bool {
+        let mut room = Room(self.bytes);
+        // With the comma behind it.
+        let left = write(&mut room, thing).ok().and_then(|()| room.0.checked_sub(1));
+        left.inspect(|left| self.bytes = *left).is_some()
     }
-
-    /// The first of the things that there is room for: a list is cut off, and never has holes.
-    pub(super) fn first<T: Serialize>(&mut self, things: impl IntoIterator<Item = T>) -> Vec<Value> {
-        things.into_iter().map_while(|thing| self.admit(&thing)).collect()
-    }
-}
-
-/// The thing as a value, if it takes no more than so many bytes in JSON. Of one that takes more nothing is built: a value takes
-/// many times the memory of what it was made of.
-pub(super) fn value_within(thing: &impl Serialize, bytes: usize) -> Option<Value> {
-    serde_json::to_writer(Room(bytes), thing).ok()?;
-    serde_json::to_value(thing).ok()
 }
 
 /// Takes so many bytes, and keeps none.
@@ -52,30 +41,20 @@ impl io::Write for Room {
     }
 }
 
-/// A part of the document: the first of its list, and how long that is.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Cut {
-    /// How many there are.
-    of: usize,
-    /// The first of them.
-    all: Vec<Value>,
+/// Cuts a list: to no more than `most` entries, and to those that take no more than so many bytes. It is cut off, and never
+/// has holes.
+pub(super) fn cut<T: Serialize>(
+    list: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    most: usize,
+    bytes: usize,
+) -> Cut<T> {
+    let list = list.into_iter();
+    let mut budget = Budget::of(bytes);
+    Cut { of: list.len(), all: list.take(most).take_while(|entry| budget.admit(entry)).collect() }
 }
 
-/// The first of a list that are no more than so many and there is room for.
-pub(super) fn cut<T: Serialize>(list: &[T], most: usize, bytes: usize) -> Cut {
-    Cut { of: list.len(), all: Budget::of(bytes).first(list.iter().take(most)) }
-}
-
-/// An object with the first of its lists, of each no more than so many and that there is room for; of who is behind an
-/// entry, no more than of entries.
-pub(super) fn cut_lists(object: &impl Serialize, lists: &[(&str, usize)], bytes: usize) -> Value {
-    let mut object = serde_json::to_value(object).unwrap_or_default();
-    for (name, most) in lists {
-        let Some(list) = object.get_mut(*name).and_then(Value::as_array_mut) else { continue };
-        for by in list.iter_mut().filter_map(|entry| entry.get_mut("by")?.as_array_mut()) {
-            by.truncate(*most);
-        }
-        object[*name] = json!(cut(list, *most, bytes));
-    }
-    object
+/// Cuts a list of causes as [`cut`] does, and of each the objects behind it to `most`.
+pub(super) fn cut_causes(mut causes: Vec<Cause>, most: usize, bytes: usize) -> Cut<Cause> {
+    causes.iter_mut().for_each(|cause| cause.by.truncate(most));
+    cut(causes, most, bytes)
 }

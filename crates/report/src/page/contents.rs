@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use xweave_document::page::{PageHeading, TracePage};
 use xweave_flow::Join;
 use xweave_model::{Comparison, Outcome, Spec, Usage};
 use xweave_trace::Trace;
@@ -11,7 +11,7 @@ use super::{
     bounded::cut, comparison, contrast, findings::Findings, flows, machines, recording, transactions, usage,
     variation,
 };
-use crate::{closing, document::SCHEMA};
+use crate::closing;
 
 /// What a reader must know is told in so many lines and bytes at most.
 const REMARKS: usize = 100;
@@ -43,7 +43,7 @@ pub struct Contents<'a> {
     usage: Option<Usage>,
     /// The kinds of transactions that are explained.
     kinds: Vec<Spec>,
-    document: Value,
+    document: TracePage,
     lacking: Option<(Spec, Outcome)>,
 }
 
@@ -78,23 +78,22 @@ impl<'a> Contents<'a> {
         let mut met = HashSet::new();
         remarks.retain(|remark| met.insert(remark.clone()));
 
-        let document = json!({
-            "schema": SCHEMA,
-            "title": heading.title,
-            "xweave": env!("CARGO_PKG_VERSION"),
-            "recording": recording::of(trace, summary, heading.whole_command),
-            "findings": findings.told(),
-            "remarks": cut(&remarks, REMARKS, REMARKS_BYTES),
-            "flows": found.as_ref().map(|found| &found.document),
-            "explained": explained.iter().map(|kind| &kind.document).collect::<Vec<_>>(),
-            "machines": usage.as_ref().map(machines::of),
-            "comparison": null,
-            "usage": usage.as_ref().and_then(usage::of),
-            "variation": varied.as_ref().map(variation::Found::document),
-        });
         let lacking = explained.iter_mut().find(|kind| kind.totals.transactions() == 0);
         let lacking = lacking.map(|kind| (kind.spec.clone(), std::mem::take(&mut kind.outcome)));
-        let kinds = explained.into_iter().map(|kind| kind.spec).collect();
+        let recording = recording::build(trace, summary, heading.whole_command);
+        let (kinds, explained) = explained.into_iter().map(|kind| (kind.spec, kind.document)).unzip();
+        let document = TracePage {
+            heading: PageHeading::new(heading.title),
+            recording,
+            findings: findings.into_first(),
+            remarks: cut(remarks, REMARKS, REMARKS_BYTES),
+            flows: found.map(|found| found.document),
+            explained,
+            machines: usage.as_ref().map(machines::build),
+            comparison: None,
+            usage: usage.as_ref().and_then(usage::build),
+            variation: varied.as_ref().map(variation::Found::build),
+        };
         Self { trace, usage, kinds, document, lacking }
     }
 
@@ -109,23 +108,16 @@ impl<'a> Contents<'a> {
     #[must_use]
     pub fn against(mut self, first: &Trace, name: &str) -> Self {
         if let Some(usage) = &self.usage {
-            let transactions = contrast::of(first, self.trace, &self.kinds);
+            let transactions = contrast::build(first, self.trace, &self.kinds);
             let compared = Comparison::of(&Usage::of(first), usage);
-            self.document["comparison"] = comparison::of(&compared, name, &transactions);
-            if let Some(findings) = self.document["findings"].as_array_mut() {
-                Findings::of_comparison(&compared, findings);
-            }
+            self.document.comparison = Some(comparison::build(&compared, name, transactions));
+            Findings::of_comparison(&compared, &mut self.document.findings);
         }
         self
     }
 
     /// The document.
-    pub fn value(&self) -> &Value {
+    pub fn document(&self) -> &TracePage {
         &self.document
-    }
-
-    /// The same.
-    pub fn into_value(self) -> Value {
-        self.document
     }
 }

@@ -1,21 +1,24 @@
 //! Transactions of two runs, for a page: how long the first run's took beside the second's, and what
 //! `xweave compare --transaction --json` prints of both.
 
-use serde_json::{Value, json};
+use xweave_document::page::comparison::{Contrasted, FirstRun, PageContrast};
 use xweave_flow::Histogram;
 use xweave_model::{Contrast, Spec, Tally, explain};
 use xweave_trace::Trace;
 
 use super::{
-    bounded::{cut, cut_lists},
+    bounded::cut,
     grid::Grid,
-    levels::CELLS,
+    levels::{CELLS, build_bins},
     transactions::{PROGRAMS, called},
 };
 use crate::{
     View,
     contrast::{Sides, headline},
-    document::contrast::ContrastDocument,
+    document::{
+        contrast::{build_cause, build_figures, build_part},
+        lives,
+    },
 };
 
 /// What there is at most of each, and in how many bytes.
@@ -23,15 +26,15 @@ const CAUSES: usize = 60;
 const PARTS: usize = 300;
 const LIST: usize = 64 << 10;
 
-/// Those of the kinds that the first run has, too.
-pub(super) fn of(first: &Trace, second: &Trace, kinds: &[Spec]) -> Vec<Value> {
+/// Builds those of the kinds that the first run has, too.
+pub(super) fn build(first: &Trace, second: &Trace, kinds: &[Spec]) -> Vec<Contrasted> {
     if !first.has_events() {
         return Vec::new();
     }
     kinds.iter().filter_map(|spec| kind(first, second, spec)).collect()
 }
 
-fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Value> {
+fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Contrasted> {
     let (mut tally, mut times) = (Tally::of(spec, false), Histogram::default());
     let mut by_size = Grid::of_at_most(CELLS);
     let outcome = explain(first, spec, &mut |transaction, objects| {
@@ -42,7 +45,9 @@ fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Value> {
         }
     });
     let totals = &tally.totals;
-    let max_ns = totals.quantile(1.0)?;
+    if totals.transactions() == 0 {
+        return None;
+    }
     let lives = tally.programs.as_ref().map(|programs| programs.all(&outcome.objects));
     let contrast = Contrast::of_runs([first, second], spec);
     let view = View { width: u16::MAX, color: false };
@@ -50,19 +55,29 @@ fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Value> {
         Ok(contrast) => headline(contrast, Sides::OfRuns, &called(spec), view),
         Err(few) => format!("{few} in each run"),
     };
-    let lists = [("causes", CAUSES), ("parts", PARTS)];
-    Some(json!({
-        "transaction": spec.to_string(),
-        "first": {
-            "transactions": totals.transactions(),
-            "p50_ns": totals.quantile(0.5),
-            "p99_ns": totals.quantile(0.99),
-            "max_ns": max_ns,
-            "bins": times.bins(),
-            "by_size": by_size.value(),
-            "lives": lives.map(|lives| cut(&lives, PROGRAMS, LIST)),
-        },
-        "headline": said.trim_end(),
-        "contrast": contrast.ok().map(|contrast| cut_lists(&ContrastDocument::new(&contrast), &lists, LIST)),
-    }))
+    let first = FirstRun {
+        transactions: totals.transactions(),
+        p50_ns: totals.quantile(0.5)?,
+        p99_ns: totals.quantile(0.99)?,
+        max_ns: totals.quantile(1.0)?,
+        bins: build_bins(&times.bins()),
+        by_size: by_size.build(),
+        lives: lives.map(|lives| cut(lives.iter().map(lives::build), PROGRAMS, LIST)),
+    };
+    Some(Contrasted {
+        transaction: spec.to_string(),
+        first,
+        headline: said.trim_end().to_owned(),
+        contrast: contrast.ok().as_ref().map(build_contrast),
+    })
+}
+
+fn build_contrast(of: &Contrast) -> PageContrast {
+    let mut causes: Vec<_> = of.causes.iter().map(build_cause).collect();
+    causes.iter_mut().for_each(|cause| cause.by.truncate(CAUSES));
+    PageContrast {
+        figures: build_figures(of),
+        causes: cut(causes, CAUSES, LIST),
+        parts: cut(of.parts.iter().map(build_part), PARTS, LIST),
+    }
 }

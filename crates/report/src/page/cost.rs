@@ -7,11 +7,18 @@ use std::{
     io::{self, Read},
 };
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use xweave_document::{
+    SCHEMA,
+    cost::{CostRow, CostRun, Figures, Microarchitecture, Text},
+    page::{
+        CostPage, PageHeading,
+        cost::{CostEnvironment, CostGroup, PageCost},
+    },
+};
 
 use super::bounded::cut;
-use crate::{document::SCHEMA, number::median};
+use crate::number::median;
 
 /// How large a document may be, in bytes: all forms in four environments take a tenth of it.
 const LARGEST: u64 = 32 << 20;
@@ -22,9 +29,6 @@ const GROUPS: usize = 256;
 const ROWS: usize = 8_000;
 const LIST: usize = 256 << 10;
 const ROWS_BYTES: usize = 4 << 20;
-
-/// Signs of a text.
-const TEXT: usize = 300;
 
 /// Why a document is not shown.
 #[derive(Debug)]
@@ -56,17 +60,7 @@ impl fmt::Display for CostError {
     }
 }
 
-/// A text, as far as it is shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-struct Text(String);
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(String::deserialize(deserializer)?.chars().take(TEXT).collect()))
-    }
-}
-
-/// What `docs/cost.md` describes, as far as it is shown.
+/// A document of the command, as far as it is shown.
 #[derive(Deserialize)]
 struct Given {
     schema: u32,
@@ -74,152 +68,94 @@ struct Given {
     processor: Text,
     microarchitecture: Microarchitecture,
     tsc_hz: f64,
-    environments: Vec<Environment>,
-    rows: Vec<Row>,
+    environments: Vec<CostEnvironment>,
+    rows: Vec<CostRow>,
 }
 
-#[derive(Deserialize, Serialize)]
-struct Microarchitecture {
-    name: Text,
-    certainty: Text,
-}
-
-/// One that was measured, or one that could not be and why.
-#[derive(Deserialize, Serialize)]
-struct Environment {
-    name: Text,
-    base: Option<Text>,
-    how: Option<Text>,
-    #[serde(default)]
-    emulated: bool,
-    abort_reason: Option<Text>,
-    error: Option<Text>,
-}
-
-/// A form's figures of a kind, by environment.
-#[derive(Deserialize, Serialize)]
-struct Row {
-    group: Text,
-    name: Text,
-    kind: Text,
-    cycles: BTreeMap<Text, f64>,
-    ratio: BTreeMap<Text, f64>,
-    #[serde(default)]
-    unexpected: Vec<Text>,
-    #[serde(default)]
-    impossible: Vec<Text>,
-    #[serde(default)]
-    contradicted: Vec<Text>,
-    #[serde(default)]
-    note: BTreeMap<Text, Text>,
-    #[serde(default)]
-    hypervisor_action: BTreeMap<Text, Text>,
-}
-
-impl Row {
-    /// Without what is said of other environments than these.
-    fn keep(&mut self, environments: &[Environment]) {
-        let known = |name: &Text| environments.iter().any(|one| one.name == *name);
-        [&mut self.cycles, &mut self.ratio].into_iter().for_each(|of| of.retain(|name, _| known(name)));
-        [&mut self.note, &mut self.hypervisor_action]
-            .into_iter()
-            .for_each(|of| of.retain(|name, _| known(name)));
-        for marks in [&mut self.unexpected, &mut self.impossible, &mut self.contradicted] {
-            marks.retain(known);
-            marks.dedup();
-            marks.truncate(ENVIRONMENTS);
-        }
-    }
-
-    fn is_marked(&self) -> bool {
-        [&self.unexpected, &self.impossible, &self.contradicted].into_iter().any(|marks| !marks.is_empty())
+/// Removes what a row has of other environments than these.
+fn keep_known(row: &mut CostRow, environments: &[CostEnvironment]) {
+    let known = |name: &Text| environments.iter().any(|one| one.name == *name);
+    [&mut row.cycles, &mut row.ratio].into_iter().for_each(|of| of.retain(|name, _| known(name)));
+    [&mut row.note, &mut row.hypervisor_action].into_iter().for_each(|of| of.retain(|name, _| known(name)));
+    for marks in [&mut row.unexpected, &mut row.impossible, &mut row.contradicted] {
+        marks.retain(known);
+        marks.dedup();
+        marks.truncate(ENVIRONMENTS);
     }
 }
 
-/// The medians of a group's figures of a kind, without the impossible ones: as the command's table begins with them.
-#[derive(Serialize)]
-struct Group<'a> {
-    group: &'a Text,
-    kind: &'a Text,
-    figures: usize,
-    marked: usize,
-    cycles: BTreeMap<&'a Text, f64>,
-    ratio: BTreeMap<&'a Text, f64>,
+fn is_marked(row: &CostRow) -> bool {
+    [&row.unexpected, &row.impossible, &row.contradicted].into_iter().any(|marks| !marks.is_empty())
 }
 
-impl<'a> Group<'a> {
-    fn new(rows: &[&'a Row], environments: &'a [Environment]) -> Option<Self> {
-        let Row { group, kind, .. } = rows.first()?;
-        let medians = |of: fn(&Row) -> &BTreeMap<Text, f64>| {
-            let of_one = |name: &Text| {
-                let possible = rows.iter().filter(|row| !row.impossible.contains(name));
-                median(possible.filter_map(|row| of(row).get(name).copied()).collect())
-            };
-            environments.iter().filter_map(|one| Some((&one.name, of_one(&one.name)?))).collect()
+/// Builds the group of these rows, as the command's table begins with: medians without the impossible figures.
+fn build_group(rows: &[&CostRow], environments: &[CostEnvironment]) -> Option<CostGroup> {
+    let CostRow { group, kind, .. } = rows.first()?;
+    let medians = |of: fn(&CostRow) -> &Figures| {
+        let of_one = |name: &Text| {
+            let possible = rows.iter().filter(|row| !row.impossible.contains(name));
+            median(possible.filter_map(|row| of(row).get(name).copied()).collect())
         };
-        Some(Self {
-            group,
-            kind,
-            figures: rows.len(),
-            marked: rows.iter().filter(|row| row.is_marked()).count(),
-            cycles: medians(|row| &row.cycles),
-            ratio: medians(|row| &row.ratio),
-        })
-    }
-
-    /// All, each group's kinds one after the other.
-    fn all(rows: &'a [Row], environments: &'a [Environment]) -> Vec<Self> {
-        let mut order: BTreeMap<&Text, usize> = BTreeMap::new();
-        let mut by_kind: BTreeMap<(usize, usize), Vec<&Row>> = BTreeMap::new();
-        let mut kinds: BTreeMap<(&Text, &Text), usize> = BTreeMap::new();
-        for row in rows {
-            let next = (order.len(), kinds.len());
-            let of = *order.entry(&row.group).or_insert(next.0);
-            let kind = *kinds.entry((&row.group, &row.kind)).or_insert(next.1);
-            by_kind.entry((of, kind)).or_default().push(row);
-        }
-        by_kind.values().filter_map(|rows| Group::new(rows, environments)).collect()
-    }
+        environments.iter().filter_map(|one| Some((one.name.clone(), of_one(&one.name)?))).collect()
+    };
+    Some(CostGroup {
+        group: group.clone(),
+        kind: kind.clone(),
+        figures: rows.len(),
+        marked: rows.iter().filter(|row| is_marked(row)).count(),
+        cycles: medians(|row| &row.cycles),
+        ratio: medians(|row| &row.ratio),
+    })
 }
 
-/// The document of the page.
+/// Builds all groups, each one's kinds one after the other.
+fn build_groups(rows: &[CostRow], environments: &[CostEnvironment]) -> Vec<CostGroup> {
+    let mut order: BTreeMap<&Text, usize> = BTreeMap::new();
+    let mut by_kind: BTreeMap<(usize, usize), Vec<&CostRow>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(&Text, &Text), usize> = BTreeMap::new();
+    for row in rows {
+        let next = (order.len(), kinds.len());
+        let of = *order.entry(&row.group).or_insert(next.0);
+        let kind = *kinds.entry((&row.group, &row.kind)).or_insert(next.1);
+        by_kind.entry((of, kind)).or_default().push(row);
+    }
+    by_kind.values().filter_map(|rows| build_group(rows, environments)).collect()
+}
+
+/// Builds the document of the page.
 ///
 /// # Errors
 /// It is not what the command writes.
-pub fn document(given: impl Read, title: &str) -> Result<Value, CostError> {
+pub fn build(given: impl Read, title: &str) -> Result<CostPage, CostError> {
     let mut bytes = Vec::new();
     given.take(LARGEST + 1).read_to_end(&mut bytes).map_err(CostError::Unreadable)?;
     if bytes.len() as u64 > LARGEST {
         return Err(CostError::TooLarge);
     }
-    let mut given: Given = serde_json::from_slice(&bytes).map_err(CostError::Other)?;
+    let given: Given = serde_json::from_slice(&bytes).map_err(CostError::Other)?;
     if given.schema != SCHEMA {
         return Err(CostError::Schema(given.schema));
     }
-    let environments = cut(&given.environments, ENVIRONMENTS, LIST);
-    given.environments.truncate(ENVIRONMENTS);
-    given.rows.iter_mut().for_each(|row| row.keep(&given.environments));
-    let count = |which: fn(&Row) -> bool| given.rows.iter().filter(|row| which(row)).count();
-    Ok(json!({
-        "schema": SCHEMA,
-        "title": title,
-        "xweave": env!("CARGO_PKG_VERSION"),
-        "cost": {
-            "method": given.method,
-            "processor": given.processor,
-            "microarchitecture": given.microarchitecture,
-            "tsc_hz": given.tsc_hz,
-            "environments": environments,
-            "impossible": count(|row| !row.impossible.is_empty()),
-            "marked": count(|row| row.is_marked() && row.impossible.is_empty()),
-            "groups": cut(&Group::all(&given.rows, &given.environments), GROUPS, LIST),
-            "rows": cut(&given.rows, ROWS, ROWS_BYTES),
-        },
-    }))
+    let Given { method, processor, microarchitecture, tsc_hz, environments, mut rows, .. } = given;
+    let known = &environments[..environments.len().min(ENVIRONMENTS)];
+    rows.iter_mut().for_each(|row| keep_known(row, known));
+    let count = |which: fn(&CostRow) -> bool| rows.iter().filter(|row| which(row)).count();
+    let cost = PageCost {
+        run: CostRun { method, processor, microarchitecture, tsc_hz },
+        impossible: count(|row| !row.impossible.is_empty()),
+        marked: count(|row| is_marked(row) && row.impossible.is_empty()),
+        groups: cut(build_groups(&rows, known), GROUPS, LIST),
+        environments: cut(environments, ENVIRONMENTS, LIST),
+        rows: cut(rows, ROWS, ROWS_BYTES),
+    };
+    Ok(CostPage { heading: PageHeading::new(title), cost })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+    use xweave_document::cost::TEXT;
+
     use super::*;
 
     fn given(rows: Value) -> Value {
@@ -243,7 +179,7 @@ mod tests {
     }
 
     fn told(given: &Value) -> Result<Value, CostError> {
-        document(given.to_string().as_bytes(), "cost")
+        build(given.to_string().as_bytes(), "cost").map(|page| json!(page))
     }
 
     #[test]
@@ -279,9 +215,9 @@ mod tests {
         let mut other = given(json!([]));
         other["schema"] = json!(3);
         assert!(matches!(told(&other), Err(CostError::Schema(3))));
-        assert!(matches!(document(io::repeat(b' '), "endless"), Err(CostError::TooLarge)));
+        assert!(matches!(build(io::repeat(b' '), "endless"), Err(CostError::TooLarge)));
         let nested = "[".repeat(100_000);
-        assert!(matches!(document(nested.as_bytes(), "deep"), Err(CostError::Other(_))));
+        assert!(matches!(build(nested.as_bytes(), "deep"), Err(CostError::Other(_))));
 
         let long = "<".repeat(2_000);
         let many: Vec<Value> =
@@ -292,7 +228,7 @@ mod tests {
         assert!(super::super::html("cost", &told).len() < 10_000_000);
         assert!(told["cost"]["rows"]["all"][0]["name"].as_str().unwrap().len() == TEXT);
         assert!(matches!(
-            document(given(json!(many)).to_string().as_bytes(), "too large"),
+            build(given(json!(many)).to_string().as_bytes(), "too large"),
             Err(CostError::TooLarge)
         ));
     }

@@ -1,6 +1,6 @@
 //! The answer in words: at most three findings, what to do about each, and where the page shows it.
 
-use serde_json::{Value, json};
+use xweave_document::page::Finding;
 use xweave_flow::{
     FlowPlace, Flows,
     flow_place::{KnownStation, Station},
@@ -36,7 +36,7 @@ const RECORDER_RUNS: &str = "xweave itself had the CPU for a large part of it: r
 
 /// What is found, the answer to the question that was recorded for first.
 #[derive(Default)]
-pub(super) struct Findings(Vec<Value>);
+pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
     /// Where the flows like the typical one were.
@@ -52,7 +52,7 @@ impl Findings {
             title,
             lines.next().unwrap_or_default(),
             most.and_then(|most| of_place(&most.stay.place)),
-            json!(["where", kind.name]),
+            ["where", &*kind.name],
         );
     }
 
@@ -77,7 +77,7 @@ impl Findings {
             None => String::new(),
         };
         let advice = reason.and_then(|(why, _)| of_reason(why)).or_else(|| of_cause(most));
-        self.add(&title, &text, advice, json!(["why", spec.to_string()]));
+        self.add(&title, &text, advice, ["why", &*spec.to_string()]);
     }
 
     /// What makes requests vary most, if they vary and it is known.
@@ -92,43 +92,50 @@ impl Findings {
             variation::gain(found, of.times)
         );
         let advice = found.remedy.map(|remedy| format!("Try: {}.", words::variation::remedy(remedy)));
-        self.add(title.trim_end_matches('.'), &text, advice.as_deref(), json!(["variation"]));
+        self.add(title.trim_end_matches('.'), &text, advice.as_deref(), ["variation"]);
     }
 
     /// Who waited longest for a CPU.
     pub(super) fn of_machines(&mut self, usage: &Usage) {
         let Some(longest) = machines::Longest::of(usage) else {
-            return self.add(machines::NOTHING_WAITED, "", None, json!(["who"]));
+            return self.add(machines::NOTHING_WAITED, "", None, ["who"]);
         };
         match longest.taken() {
-            Some(taken) => self.add(&longest.waited(), &taken, Some(FEWER), json!(["who"])),
-            None => self.add(&longest.headline(), "", None, json!(["who"])),
+            Some(taken) => self.add(&longest.waited(), &taken, Some(FEWER), ["who"]),
+            None => self.add(&longest.headline(), "", None, ["who"]),
         }
     }
 
     /// What changed from one run to the other, before all else: that is what was asked for.
-    pub(super) fn of_comparison(compared: &Comparison, told: &mut Vec<Value>) {
+    pub(super) fn of_comparison(compared: &Comparison, findings: &mut Vec<Finding>) {
         let longer = comparison::longer(compared);
         let work = compared.findings.iter().find(|finding| !finding.may_be_idle);
-        let finding = match work {
+        let (title, text, advice) = match work {
             Some(finding) if compared.took_longer() && finding.explained_ns != 0 => {
                 let share = finding.explained_ns as f64 / compared.difference_ns as f64;
                 let text = format!("{longer}; at most {} of that is due to this", number::percent(share));
-                json!({ "title": changes::finding(finding), "text": text, "advice": of_change(finding.change()), "link": ["compare"] })
+                (changes::finding(finding).into(), text, of_change(finding.change()))
             }
-            _ => json!({ "title": longer, "text": "", "advice": null, "link": ["compare"] }),
+            _ => (longer, String::new(), None),
         };
-        told.insert(0, finding);
-        told.truncate(MOST);
+        let (advice, link) = (advice.map(str::to_owned), vec!["compare".to_owned()]);
+        findings.insert(0, Finding { title, text, advice, link });
+        findings.truncate(MOST);
     }
 
-    /// What was advised already is not repeated.
-    fn add(&mut self, title: &str, text: &str, advice: Option<&str>, link: Value) {
-        let advice = advice.filter(|advice| self.0.iter().all(|of| of["advice"] != **advice));
-        self.0.push(json!({ "title": title, "text": text, "advice": advice, "link": link }));
+    /// Adds a finding. Advice that another one has is not repeated.
+    fn add<const N: usize>(&mut self, title: &str, text: &str, advice: Option<&str>, link: [&str; N]) {
+        let advice = advice.filter(|advice| self.0.iter().all(|of| of.advice.as_deref() != Some(*advice)));
+        self.0.push(Finding {
+            title: title.to_owned(),
+            text: text.to_owned(),
+            advice: advice.map(str::to_owned),
+            link: link.map(str::to_owned).to_vec(),
+        });
     }
 
-    pub(super) fn told(mut self) -> Vec<Value> {
+    /// Returns the first findings, as many as a page has.
+    pub(super) fn into_first(mut self) -> Vec<Finding> {
         self.0.truncate(MOST);
         self.0
     }

@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use serde_json::{Value, json};
+use xweave_document::{page::explained, value::Id};
 
 /// So many bits behind the first decide on a class at first: it is at most an eighth of its beginning wide.
 const BITS: u32 = 3;
@@ -50,21 +50,20 @@ impl Grid {
         there.slowest = there.slowest.max(cell.slowest);
     }
 
-    /// `bytes` and `times`: from and to which (exclusive) the classes are, in ascending order; `cells`: which of these, how
-    /// many, and of the slowest the ID and the time. Null, if there is none.
-    pub(super) fn value(&self) -> Value {
+    /// Builds the grid of what was added; none, if nothing was.
+    pub(super) fn build(&self) -> Option<explained::Grid> {
         if self.cells.is_empty() {
-            return Value::Null;
+            return None;
         }
         let bytes: BTreeSet<u64> = self.cells.keys().map(|(bytes, _)| *bytes).collect();
         let times: BTreeSet<u64> = self.cells.keys().map(|(_, ns)| *ns).collect();
         let ranks = |of: &BTreeSet<u64>| of.iter().copied().zip(0_usize..).collect::<BTreeMap<_, _>>();
         let (columns, rows) = (ranks(&bytes), ranks(&times));
-        let classes = |of: &BTreeSet<u64>| of.iter().map(|from| class(*from, self.level)).collect::<Vec<_>>();
+        let classes = |of: &BTreeSet<u64>| of.iter().map(|from| class(*from, self.level)).collect();
         let cells = self.cells.iter().map(|((bytes, ns), Cell { count, slowest: (slowest, id) })| {
-            json!([columns[bytes], rows[ns], count, id.0, slowest])
+            explained::Cell(columns[bytes], rows[ns], *count, Id(id.0), *slowest)
         });
-        json!({ "bytes": classes(&bytes), "times": classes(&times), "cells": cells.collect::<Vec<_>>() })
+        Some(explained::Grid { bytes: classes(&bytes), times: classes(&times), cells: cells.collect() })
     }
 }
 
@@ -119,15 +118,12 @@ mod tests {
             grid.add(bytes, ns, id);
             assert!(grid.cells.len() <= 20);
         }
-        let told = grid.value();
-        let cells = told["cells"].as_array().unwrap();
-        assert_eq!(cells.iter().map(|cell| cell[2].as_u64().unwrap()).sum::<u64>(), 5_000);
-        assert_eq!(cells.iter().map(|cell| cell[4].as_u64().unwrap()).max(), Some(slowest));
-        for cell in cells {
-            let [row, ns] = [1, 4].map(|at| usize::try_from(cell[at].as_u64().unwrap()).unwrap());
-            let (from, to) =
-                (told["times"][row][0].as_u64().unwrap(), told["times"][row][1].as_u64().unwrap());
-            assert!((from..to).contains(&(ns as u64)));
+        let built = grid.build().unwrap();
+        assert_eq!(built.cells.iter().map(|cell| cell.2).sum::<u64>(), 5_000);
+        assert_eq!(built.cells.iter().map(|cell| cell.4).max(), Some(slowest));
+        for explained::Cell(_, row, _, _, ns) in built.cells {
+            let (from, to) = built.times[row];
+            assert!((from..to).contains(&ns));
         }
     }
 
@@ -135,10 +131,9 @@ mod tests {
     fn of_a_cell_the_slowest_is_told_and_of_equal_ones_the_first() {
         let mut grid = Grid::of_at_most(20);
         [(1_000, 7), (1_001, 9), (1_001, 8)].into_iter().for_each(|(ns, id)| grid.add(64, ns, id));
-        assert_eq!(
-            grid.value(),
-            json!({ "bytes": [[64, 72]], "times": [[960, 1_024]], "cells": [[0, 0, 3, 8, 1_001]] })
-        );
-        assert_eq!(Grid::of_at_most(20).value(), Value::Null);
+        let cells = vec![explained::Cell(0, 0, 3, Id(8), 1_001)];
+        let expected = explained::Grid { bytes: vec![(64, 72)], times: vec![(960, 1_024)], cells };
+        assert_eq!(grid.build(), Some(expected));
+        assert_eq!(Grid::of_at_most(20).build(), None);
     }
 }

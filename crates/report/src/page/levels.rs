@@ -3,16 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use xweave_flow::Histogram;
-use xweave_model::{Delay, Explained, Outcome, Tally};
+use xweave_document::{
+    divided,
+    page::{
+        Bin,
+        explained::{self, PageInterval, PageSize},
+    },
+    value::Cut,
+};
+use xweave_flow::{Histogram, histogram};
+use xweave_model::{Delay, Explained, Intervals, Outcome, Tally};
 
 use super::{
-    bounded::{cut, cut_lists},
+    bounded::{cut, cut_causes},
     grid::Grid,
     over_time::OverTime,
 };
-use crate::document::divided;
+use crate::document::divided::{build_intervals, build_points, build_sizes};
 
 /// Cells of a grid, and of one of an interval: of these there may be many.
 pub(super) const CELLS: usize = 1_500;
@@ -68,26 +75,51 @@ impl Levels {
         }
     }
 
-    /// Makes them members of a document, beside what `explain --json` has of the same.
-    pub(super) fn into_members(self, document: &mut Value, tally: &Tally, outcome: &Outcome) {
-        let sizes = tally.sizes.as_ref().map(divided::sizes).unwrap_or_default();
-        let sizes: Vec<Value> =
-            sizes.iter().map(|size| cut_lists(size, &[("causes", CAUSES)], LIST)).collect();
-        document["bins"] = json!(self.times.bins());
-        document["over_time"] = self.over_time.value();
-        document["sizes"] = json!(cut(&sizes, SIZES, SIZES_BYTES));
-        document["by_size"] = self.by_size.value();
-        let Some(of) = &tally.intervals else { return };
-        let lists = [("causes", CAUSES), ("parts", PARTS)];
-        let with_levels = |(interval, (times, by_size)): (_, &(Histogram, Grid))| {
-            let mut interval = cut_lists(&interval, &lists, LIST);
-            interval["bins"] = json!(times.bins());
-            interval["by_size"] = by_size.value();
-            interval
-        };
-        let intervals: Vec<Value> =
-            divided::intervals(of).into_iter().zip(&self.intervals).map(with_levels).collect();
-        document["points"] = json!(cut(&divided::points(of, outcome), INTERVALS, LIST * 4));
-        document["intervals"] = json!(cut(&intervals, INTERVALS, INTERVALS_BYTES));
+    /// Builds the distribution of the times.
+    pub(super) fn build_bins(&self) -> Vec<Bin> {
+        build_bins(&self.times.bins())
     }
+
+    /// Builds the delays over time.
+    pub(super) fn build_over_time(&self) -> Option<explained::OverTime> {
+        self.over_time.build()
+    }
+
+    /// Builds the transactions by bytes and time.
+    pub(super) fn build_grid(&self) -> Option<explained::Grid> {
+        self.by_size.build()
+    }
+
+    /// Builds the intervals between the points that transactions pass.
+    pub(super) fn build_intervals(&self, of: &Intervals) -> Cut<PageInterval> {
+        let with_levels =
+            |(interval, (times, by_size)): (divided::Interval, &(Histogram, Grid))| PageInterval {
+                figures: interval.figures,
+                causes: cut_causes(interval.causes, CAUSES, LIST),
+                parts: cut(interval.parts, PARTS, LIST),
+                bins: build_bins(&times.bins()),
+                by_size: by_size.build(),
+            };
+        let intervals = build_intervals(of).into_iter().zip(&self.intervals);
+        cut(intervals.map(with_levels), INTERVALS, INTERVALS_BYTES)
+    }
+}
+
+/// Builds the distribution of times.
+pub(super) fn build_bins(of: &[histogram::Bin]) -> Vec<Bin> {
+    let bin = |&histogram::Bin { from_ns, to_ns, count }: &histogram::Bin| Bin { from_ns, to_ns, count };
+    of.iter().map(bin).collect()
+}
+
+/// Builds the classes of sizes.
+pub(super) fn build_classes(tally: &Tally) -> Cut<PageSize> {
+    let sizes = tally.sizes.as_ref().map(build_sizes).unwrap_or_default();
+    let size =
+        |of: divided::Size| PageSize { figures: of.figures, causes: cut_causes(of.causes, CAUSES, LIST) };
+    cut(sizes.into_iter().map(size), SIZES, SIZES_BYTES)
+}
+
+/// Builds the points that transactions pass.
+pub(super) fn build_passed(of: &Intervals, outcome: &Outcome) -> Cut<divided::Point> {
+    cut(build_points(of, outcome), INTERVALS, LIST * 4)
 }

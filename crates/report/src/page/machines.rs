@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use serde_json::{Value, json};
+use xweave_document::page::machines::PageMachines;
 use xweave_model::{
     ObjectGroup, Usage, UsageObject,
     usage::{Figures, Key, Waited},
@@ -10,7 +10,7 @@ use xweave_model::{
 
 use super::bounded::cut;
 use crate::{
-    document::machines::{Object, WaitedDocument, domains},
+    document::machines::{build_domains, build_object, build_waited},
     number,
     words::objects,
 };
@@ -21,21 +21,19 @@ const WAITED: usize = 2_000;
 const DOMAINS: usize = 256;
 const LIST: usize = 256 << 10;
 
-pub(super) fn of(usage: &Usage) -> Value {
+/// Builds what the machines did.
+pub(super) fn build(usage: &Usage) -> PageMachines {
     let mut objects: Vec<(&Key, &Figures)> = usage.objects.iter().collect();
     objects.sort_by_key(|(_, of)| Reverse(of.time_ns.max(of.wait_ns)));
-    let objects: Vec<Object<'_>> = objects.into_iter().map(|(key, of)| Object::new(key, of)).collect();
     let mut waited: Vec<&Waited> = usage.waited.iter().collect();
     waited.sort_by_key(|waited| Reverse(waited.ns));
-    let waited: Vec<_> = waited.into_iter().map(WaitedDocument::new).collect();
-    let domains: Vec<_> = domains(usage).collect();
-    json!({
-        "span_ns": usage.span_ns,
-        "events": usage.events,
-        "domains": cut(&domains, DOMAINS, LIST),
-        "objects": cut(&objects, OBJECTS, LIST),
-        "waited": cut(&waited, WAITED, LIST),
-    })
+    PageMachines {
+        span_ns: usage.span_ns,
+        events: usage.events,
+        domains: cut(build_domains(usage), DOMAINS, LIST),
+        objects: cut(objects.into_iter().map(|(key, of)| build_object(key, of)), OBJECTS, LIST),
+        waited: cut(waited.into_iter().map(build_waited), WAITED, LIST),
+    }
 }
 
 /// From this share of a domain's CPUs on, what the recorder took is told before all that it may have changed.

@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use serde_json::{Value, json};
+use xweave_document::{
+    page::explained::{self, OverTimeCause},
+    value::Time,
+};
 use xweave_model::Delay;
 
 use crate::words::causes as words;
@@ -69,15 +72,10 @@ impl OverTime {
         last.saturating_sub(first).saturating_add(1)
     }
 
-    /// `start_ns`, `slice_ns`; and slice by slice, those without any too, `transactions` that ended there and of `causes`
-    /// the time that they took of these, the most first. Null, if there is no transaction.
-    pub(super) fn value(&self) -> Value {
-        let (Some((first, _)), Some((last, _))) =
-            (self.slices.first_key_value(), self.slices.last_key_value())
-        else {
-            return Value::Null;
-        };
-        let each = || (*first..=*last).map(|at| self.slices.get(&at));
+    /// Builds the slices, including those without any transaction; none, if there is no transaction.
+    pub(super) fn build(&self) -> Option<explained::OverTime> {
+        let (first, last) = (*self.slices.first_key_value()?.0, *self.slices.last_key_value()?.0);
+        let each = || (first..=last).map(|at| self.slices.get(&at));
         let transactions = each().map(|slice| slice.map_or(0, |slice| slice.transactions));
         let mut causes: Vec<(&Delay, Vec<u64>)> = Vec::new();
         let series = |number: usize| -> Vec<u64> {
@@ -92,18 +90,21 @@ impl OverTime {
         for (_, ns) in &others {
             rest.iter_mut().zip(ns).for_each(|(sum, ns)| *sum += ns);
         }
-        let told = causes
-            .iter()
-            .map(|(delay, ns)| json!({ "what": words::delay(delay), "kind": delay.kind.name(), "ns": ns }));
-        let mut told: Vec<Value> = told.collect();
+        let told = causes.into_iter().map(|(delay, ns)| OverTimeCause {
+            what: Some(words::delay(delay).into()),
+            kind: Some(delay.kind.name()),
+            others: None,
+            ns,
+        });
+        let mut told: Vec<OverTimeCause> = told.collect();
         if rest.iter().any(|ns| *ns > 0) {
-            told.push(json!({ "what": null, "kind": null, "others": others.len(), "ns": rest }));
+            told.push(OverTimeCause { what: None, kind: None, others: Some(others.len()), ns: rest });
         }
-        json!({
-            "start_ns": first << (BITS + self.bits),
-            "slice_ns": 1_u64 << (BITS + self.bits),
-            "transactions": transactions.collect::<Vec<_>>(),
-            "causes": told,
+        Some(explained::OverTime {
+            start_ns: Time(first << (BITS + self.bits)),
+            slice_ns: 1_u64 << (BITS + self.bits),
+            transactions: transactions.collect(),
+            causes: told,
         })
     }
 }
@@ -133,21 +134,16 @@ mod tests {
             over_time.add(end, &causes([("vm1", nth), ("vm2", 5)]));
             assert!(over_time.slices_with(end >> (BITS + over_time.bits)) <= SLICES);
         }
-        let told = over_time.value();
-        let sum = |list: &Value| list.as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum::<u64>();
-        assert_eq!(sum(&told["transactions"]), 10_000);
+        let built = over_time.build().unwrap();
+        assert_eq!(built.transactions.iter().sum::<u64>(), 10_000);
+        let sums = built.causes.iter().map(|cause| (cause.what.as_deref(), cause.ns.iter().sum::<u64>()));
         assert_eq!(
-            (&told["causes"][0]["what"], sum(&told["causes"][0]["ns"])),
-            (&json!("running in vm1"), 49_995_000)
+            sums.collect::<Vec<_>>(),
+            [(Some("running in vm1"), 49_995_000), (Some("running in vm2"), 50_000)]
         );
-        assert_eq!(
-            (&told["causes"][1]["what"], sum(&told["causes"][1]["ns"])),
-            (&json!("running in vm2"), 50_000)
-        );
-        assert_eq!(told["causes"].as_array().unwrap().len(), 2);
-        let (start, slice) = (told["start_ns"].as_i64().unwrap(), told["slice_ns"].as_i64().unwrap());
+        let (start, slice) = (built.start_ns.0, built.slice_ns.cast_signed());
         assert!(start <= -3_000_000_000 && -3_000_000_000 < start + slice);
-        assert!(told["transactions"].as_array().unwrap().len() > 60);
+        assert!(built.transactions.len() > 60);
     }
 
     #[test]
@@ -157,13 +153,11 @@ mod tests {
             over_time.add(i64::MAX, &causes([(&format!("cause {nth}"), 1 + nth % 9)]));
         }
         over_time.add(i64::MIN, &causes([("last", 7)]));
-        let told = over_time.value();
-        let told = told["causes"].as_array().unwrap();
+        let told = over_time.build().unwrap().causes;
         assert_eq!(told.len(), CAUSES + 1);
-        assert!(told[CAUSES]["what"].is_null() && told[CAUSES]["others"] == NAMES - CAUSES);
-        let all: u64 =
-            told.iter().flat_map(|one| one["ns"].as_array().unwrap()).map(|ns| ns.as_u64().unwrap()).sum();
+        assert_eq!((&told[CAUSES].what, told[CAUSES].others), (&None, Some(NAMES - CAUSES)));
+        let all: u64 = told.iter().flat_map(|one| &one.ns).sum();
         assert_eq!(all, (0..NAMES as u64 + 10).map(|nth| 1 + nth % 9).sum::<u64>() + 7);
-        assert_eq!(OverTime::default().value(), Value::Null);
+        assert!(OverTime::default().build().is_none());
     }
 }

@@ -1,8 +1,11 @@
 //! What was recorded, and how exact its times are.
 
-use serde_json::{Value, json};
+use xweave_document::{
+    page::{DomainRole, RecordedDomain, Recording},
+    value::Time,
+};
 use xweave_flow::Summary;
-use xweave_trace::{Clock, Domain, Trace};
+use xweave_trace::{Domain, Method, Role, Trace};
 
 use super::bounded::cut;
 
@@ -10,39 +13,51 @@ use super::bounded::cut;
 const DOMAINS: usize = 64;
 const WORDS: usize = 64;
 
-/// Of a trace, and its flows, if it has any.
-pub(super) fn of(trace: &Trace, summary: Option<&Summary>, whole_command: bool) -> Value {
+/// Builds the recording of a trace, and of its flows, if it has any.
+pub(super) fn build(trace: &Trace, summary: Option<&Summary>, whole_command: bool) -> Recording {
     let manifest = trace.manifest();
     let command = if whole_command { manifest.command.clone() } else { without_secrets(&manifest.command) };
     let domain = |domain: &Domain| {
         let clock = manifest.clocks.iter().find(|clock| clock.domain == domain.name);
-        let error = |clock: &Clock| clock.error_ns;
-        json!({
-            "name": domain.name,
-            "role": domain.role,
-            "host": domain.vm.as_ref().map(|vm| &vm.host),
-            "kernel": domain.kernel,
-            "cpus": domain.cpus,
-            "clock_error_ns": clock.map(error).filter(|error| *error != u64::MAX),
-            "clock": clock.map(|clock| clock.method),
-        })
+        RecordedDomain {
+            name: domain.name.clone(),
+            role: match domain.role {
+                Role::Host => DomainRole::Host,
+                Role::Guest => DomainRole::Guest,
+            },
+            host: domain.vm.as_ref().map(|vm| vm.host.clone()),
+            kernel: domain.kernel.clone(),
+            cpus: domain.cpus,
+            clock_error_ns: clock.map(|clock| clock.error_ns).filter(|error| *error != u64::MAX),
+            clock: clock.map(|clock| method(clock.method)),
+        }
     };
     let error = summary.map(|summary| summary.clock_error_ns).unwrap_or_else(|| {
         let errors = manifest.clocks.iter().map(|clock| clock.error_ns);
         errors.max().unwrap_or(u64::MAX)
     });
-    json!({
-        "created_ns": manifest.created_ns.to_string(),
-        "complete": manifest.complete,
-        "start_ns": manifest.start_ns,
-        "end_ns": manifest.end_ns,
-        "records": summary.map_or(manifest.records, |summary| summary.records),
-        "events": manifest.events,
-        "lost": manifest.lost,
-        "clock_error_ns": Some(error).filter(|error| *error != u64::MAX),
-        "command": cut(&command, WORDS, 16 << 10),
-        "domains": cut(&manifest.domains.iter().map(domain).collect::<Vec<_>>(), DOMAINS, 32 << 10),
-    })
+    Recording {
+        created_ns: manifest.created_ns.to_string(),
+        complete: manifest.complete,
+        start_ns: manifest.start_ns,
+        end_ns: Time(manifest.end_ns),
+        records: summary.map_or(manifest.records, |summary| summary.records),
+        events: manifest.events,
+        lost: manifest.lost,
+        clock_error_ns: Some(error).filter(|error| *error != u64::MAX),
+        command: cut(command, WORDS, 16 << 10),
+        domains: cut(manifest.domains.iter().map(domain), DOMAINS, 32 << 10),
+    }
+}
+
+/// Returns the name of a way onto the time line, as the manifest has it.
+fn method(of: Method) -> &'static str {
+    match of {
+        Method::Reference => "reference",
+        Method::TscOffset => "tsc-offset",
+        Method::CommonTsc => "common-tsc",
+        Method::Exchange => "exchange",
+    }
 }
 
 /// A command line without what may be secret in it, for those whom a page is sent to: by what command a domain is reached, and

@@ -1,19 +1,28 @@
 //! The transactions of a page: what `xweave explain --json` prints, of the transactions a choice with their steps.
 
-use serde_json::{Value, json};
+use xweave_document::{
+    explain::Summary,
+    page::explained::{self, Message, MessageKind, PageSummary, PageTransaction},
+    value::Time,
+};
 use xweave_flow::choice::Choice;
 use xweave_model::{
-    Census, Explained, Objects, Outcome, Spec, Tally, explain, explanation::usual, parts::Totals,
-    sequence::sequence,
+    Census, Explained, Objects, Outcome, Spec, Tally, explain,
+    explanation::usual,
+    parts::Totals,
+    sequence::{Basic, sequence},
 };
 use xweave_trace::Trace;
 
 use super::{
-    bounded::{Budget, cut, cut_lists, value_within},
-    levels::Levels,
+    bounded::{Budget, cut, cut_causes},
+    levels::{Levels, build_classes, build_passed},
 };
 use crate::{
-    document::explain::{Summary, Transaction},
+    document::{
+        explain::{build_summary, build_transaction},
+        lives,
+    },
     losses, words,
 };
 
@@ -44,7 +53,7 @@ pub(super) struct Kind {
     pub(super) totals: Totals,
     /// What a reader must know before trusting them.
     pub(super) remarks: Vec<String>,
-    pub(super) document: Value,
+    pub(super) document: explained::Explained,
     pub(super) outcome: Outcome,
 }
 
@@ -108,65 +117,89 @@ fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
     let known: std::collections::HashSet<u64> = shown.iter().map(|one| one.id).collect();
     shown.extend(asked.into_iter().filter(|one| !known.contains(&one.id)));
     let mut budget = Budget::of(TRANSACTIONS);
-    let mut all: Vec<(i64, Value)> = Vec::new();
+    let mut transactions: Vec<PageTransaction> = Vec::new();
     for transaction in &shown {
-        let value = one(transaction, &outcome.objects);
-        if budget.admit(&value).is_some() {
-            all.push((transaction.start_ns, value));
+        let built = one(transaction, &outcome.objects);
+        if budget.admit(&built) {
+            transactions.push(built);
         }
     }
-    all.sort_by_key(|(start, _)| *start);
+    transactions.sort_by_key(|one| one.transaction.start_ns);
     let remarks = losses::remarks(&outcome, trace.manifest().start_ns);
-    let lists = ["losses", "late", "outside", "damaged"].map(|name| (name, CAUSES));
-    let lists: Vec<_> = [("causes", CAUSES), ("parts", PARTS)].into_iter().chain(lists).collect();
-    let mut document = json!({
-        "transaction": spec.to_string(),
-        "summary": cut_lists(&Summary::new(&outcome, &tally.totals), &lists, LIST),
-        "transactions": all.into_iter().map(|(_, one)| one).collect::<Vec<_>>(),
-    });
-    levels.into_members(&mut document, &tally, &outcome);
-    if let Some(programs) = &tally.programs {
-        document["lives"] = json!(cut(&programs.all(&outcome.objects), PROGRAMS, LIST));
-    }
+    let programs = tally.programs.as_ref().map(|programs| programs.all(&outcome.objects));
+    let document = explained::Explained {
+        transaction: spec.to_string(),
+        summary: cut_summary(build_summary(&outcome, &tally.totals)),
+        transactions,
+        bins: levels.build_bins(),
+        over_time: levels.build_over_time(),
+        sizes: build_classes(&tally),
+        by_size: levels.build_grid(),
+        points: tally.intervals.as_ref().map(|of| build_passed(of, &outcome)),
+        intervals: tally.intervals.as_ref().map(|of| levels.build_intervals(of)),
+        lives: programs.map(|programs| cut(programs.iter().map(lives::build), PROGRAMS, LIST)),
+    };
     Kind { spec, totals: tally.totals, remarks, document, outcome }
+}
+
+fn cut_summary(of: Summary) -> PageSummary {
+    PageSummary {
+        figures: of.figures,
+        causes: cut_causes(of.causes, CAUSES, LIST),
+        parts: cut(of.parts, PARTS, LIST),
+        losses: cut(of.losses, CAUSES, LIST),
+        late: cut(of.late, CAUSES, LIST),
+        outside: cut(of.outside, CAUSES, LIST),
+        damaged: cut(of.damaged, CAUSES, LIST),
+    }
 }
 
 /// A transaction with its steps and the messages between its objects; without these, or with its parts only, where there
 /// are too many.
-fn one(transaction: &Explained, objects: &Objects) -> Value {
-    let fits = |value: &Value| Budget::of(ONE).admit(value).is_some();
-    if let Some(steps) = value_within(&Transaction::new(transaction, objects, true), ONE) {
-        let mut whole = steps.clone();
-        whole["messages"] = messages(transaction, objects);
-        if let Some(value) = [whole, steps].into_iter().find(|value| fits(value)) {
-            return value;
+fn one(transaction: &Explained, objects: &Objects) -> PageTransaction {
+    let fits = |of: &PageTransaction| Budget::of(ONE).admit(of);
+    let build = |with_steps, messages| PageTransaction {
+        transaction: build_transaction(transaction, objects, with_steps),
+        messages,
+    };
+    let mut whole = build(true, None);
+    if fits(&whole) {
+        whole.messages = messages(transaction, objects);
+        if !fits(&whole) {
+            whole.messages = None;
         }
+        return whole;
     }
-    let parts = Transaction::new(transaction, objects, false);
-    let mut parts = serde_json::to_value(parts).unwrap_or_default();
-    if let Some(list) = parts.get_mut("parts").and_then(Value::as_array_mut) {
-        list.truncate(PARTS);
-    }
+    let mut parts = build(false, None);
+    parts.transaction.parts.truncate(PARTS);
     parts
 }
 
 /// Its basic events, as of the diagram; none, if there are too many to be drawn.
-fn messages(transaction: &Explained, objects: &Objects) -> Value {
+fn messages(transaction: &Explained, objects: &Objects) -> Option<Vec<Message>> {
     let messages = sequence(transaction);
     if messages.len() > MESSAGES {
-        return Value::Null;
+        return None;
     }
     let called = |object| {
         let object = objects.get(object);
-        json!([words::objects::domain(&object.domain), words::objects::object(object)])
+        [words::objects::domain(&object.domain).into(), words::objects::object(object).into()]
     };
-    let told = messages.iter().map(|message| {
-        json!({
-            "t_ns": message.time,
-            "basic": message.basic.name(),
-            "from": called(message.from),
-            "to": called(message.to),
-        })
-    });
-    told.collect()
+    let message = |of: &xweave_model::sequence::Message| Message {
+        t_ns: Time(of.time),
+        basic: message_kind(of.basic),
+        from: called(of.from),
+        to: called(of.to),
+    };
+    Some(messages.iter().map(message).collect())
+}
+
+fn message_kind(of: Basic) -> MessageKind {
+    match of {
+        Basic::Request => MessageKind::Request,
+        Basic::Accept => MessageKind::Accept,
+        Basic::Finish => MessageKind::Finish,
+        Basic::Pause => MessageKind::Pause,
+        Basic::Resume => MessageKind::Resume,
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::cmp::Reverse;
 
-use serde_json::{Value, json};
+use xweave_document::{
+    page::usage::{self, DomainUsage, Series},
+    value::Time,
+};
 use xweave_model::{
     ObjectGroup, Usage, UsageKind, UsageObject,
     usage::{Key, OverTime},
@@ -18,42 +21,39 @@ const OBJECTS: usize = 6;
 const DOMAINS: usize = 64;
 const LIST: usize = 512 << 10;
 
-/// None, if nothing was added up over time.
-pub(super) fn of(usage: &Usage) -> Option<Value> {
+/// Builds the use over time; none, if nothing was added up over time.
+pub(super) fn build(usage: &Usage) -> Option<usage::Usage> {
     let times = usage.over_time.as_ref().filter(|times| !times.series.is_empty())?;
-    let domains: Vec<Value> = usage
-        .spans
-        .iter()
-        .map(|(domain, span_ns)| {
-            json!({
-                "domain": domain,
-                "span_ns": span_ns,
-                "cpus": usage.cpus.get(domain),
-                "processes": largest(times, domain, &[UsageKind::Process]),
-                "disks": largest(times, domain, &[UsageKind::DiskUser]),
-                "connections": largest(times, domain, &[UsageKind::Service, UsageKind::Peer]),
-            })
-        })
-        .collect();
-    Some(
-        json!({ "start_ns": times.begin_ns, "bin_ns": times.bin_ns, "domains": cut(&domains, DOMAINS, LIST) }),
-    )
+    let domain = |(domain, span_ns): (&String, &u64)| DomainUsage {
+        domain: domain.clone(),
+        span_ns: *span_ns,
+        cpus: usage.cpus.get(domain).copied(),
+        processes: largest(times, domain, &[UsageKind::Process]),
+        disks: largest(times, domain, &[UsageKind::DiskUser]),
+        connections: largest(times, domain, &[UsageKind::Service, UsageKind::Peer]),
+    };
+    Some(usage::Usage {
+        start_ns: Time(times.begin_ns),
+        bin_ns: times.bin_ns,
+        domains: cut(usage.spans.iter().map(domain), DOMAINS, LIST),
+    })
 }
 
 /// The objects of some kinds that did most, and what the others did together.
-fn largest(times: &OverTime, domain: &str, kinds: &[UsageKind]) -> Vec<Value> {
+fn largest(times: &OverTime, domain: &str, kinds: &[UsageKind]) -> Vec<Series> {
     let own = times.series.iter().filter(|(key, _)| key.domain == domain && kinds.contains(&key.kind()));
     let mut own: Vec<(&Key, &Vec<u64>)> = own.collect();
     own.sort_by_key(|(_, values)| Reverse(values.iter().sum::<u64>()));
     let (told, others) = own.split_at(own.len().min(OBJECTS));
-    let mut told: Vec<Value> = told
+    let mut told: Vec<Series> = told
         .iter()
         .map(|(key, values)| {
             let vcpus_of = match &key.object {
-                UsageObject::Process(ObjectGroup::Vcpus { guest }) => Some(guest),
+                UsageObject::Process(ObjectGroup::Vcpus { guest }) => Some(guest.clone()),
                 _ => None,
             };
-            json!({ "object": objects::usage(&key.object), "vcpus_of": vcpus_of, "values": values })
+            let object = Some(objects::usage(&key.object).into());
+            Series { object, vcpus_of, values: (*values).clone(), others: None }
         })
         .collect();
     let mut rest: Vec<u64> = Vec::new();
@@ -62,7 +62,7 @@ fn largest(times: &OverTime, domain: &str, kinds: &[UsageKind]) -> Vec<Value> {
         rest.iter_mut().zip(*values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
     }
     if !others.is_empty() {
-        told.push(json!({ "object": null, "vcpus_of": null, "values": rest, "others": others.len() }));
+        told.push(Series { object: None, vcpus_of: None, values: rest, others: Some(others.len()) });
     }
     told
 }

@@ -2,7 +2,10 @@
 
 use std::cmp::Reverse;
 
-use serde_json::{Value, json};
+use xweave_document::{
+    page::variation::{PageVariation, RequestColumns, SegmentColumn},
+    value::Id,
+};
 use xweave_flow::exchange::Service;
 use xweave_model::Spec;
 use xweave_trace::Trace;
@@ -12,8 +15,11 @@ use xweave_vary::{
     usual,
 };
 
-use super::{bounded::cut_lists, transactions::LIST};
-use crate::{document::vary::VariationDocument, variation::said};
+use super::{bounded::cut, transactions::LIST};
+use crate::{
+    document::vary::{build_cause, build_figures, build_segment, build_setting},
+    variation::said,
+};
 
 /// What there is at most of each.
 const SEGMENTS: usize = 64;
@@ -39,19 +45,22 @@ pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<Found> {
 }
 
 impl Found {
-    /// What the page has of it.
-    pub(super) fn document(&self) -> Value {
-        let of = VariationDocument::new(&self.variation, OFFENDERS);
-        let mut document =
-            cut_lists(&of, &[("segments", SEGMENTS), ("causes", CAUSES), ("settings", CAUSES)], LIST);
-        document["transaction"] = json!(self.spec.to_string());
-        document["said"] = json!(said(&self.variation, &self.spec.to_string()));
-        document["each"] = self.columns();
-        document
+    /// Builds what the page has of it.
+    pub(super) fn build(&self) -> PageVariation {
+        let of = &self.variation;
+        PageVariation {
+            transaction: self.spec.to_string(),
+            said: said(of, &self.spec.to_string()),
+            figures: build_figures(of),
+            segments: cut(of.segments.iter().map(build_segment), SEGMENTS, LIST),
+            causes: cut(of.causes.iter().map(|found| build_cause(found, OFFENDERS)), CAUSES, LIST),
+            settings: cut(of.settings.iter().map(build_setting), CAUSES, LIST),
+            each: self.columns(),
+        }
     }
 
     /// The requests as columns. Of very many, of each run of some the slowest: a spike is what is looked for.
-    fn columns(&self) -> Value {
+    fn columns(&self) -> RequestColumns {
         let all = self.requests.all();
         let every = all.len().div_ceil(DRAWN).max(1);
         let slowest = |(run, requests): (usize, &[xweave_vary::requests::Request])| {
@@ -66,24 +75,28 @@ impl Found {
         most.sort_by(|one, other| share(*other).total_cmp(&share(*one)));
         let crowded =
             most.iter().copied().filter(|at| segments[*at].others.is_some_and(|others| others.max > 1));
-        json!({
-            "every": every,
-            "number": places,
-            "id": drawn.iter().map(|one| one.id).collect::<Vec<_>>(),
-            "total_ns": drawn.iter().map(|one| one.total_ns).collect::<Vec<_>>(),
-            "segments": lines(&drawn, most.iter().copied(), |one| &one.segments_ns),
-            "others": lines(&drawn, crowded, |one| &one.others),
-        })
+        let segments = lines(&drawn, most.iter().copied(), |one| &one.segments_ns);
+        let others = lines(&drawn, crowded, |one| &one.others);
+        RequestColumns {
+            every,
+            number: places,
+            id: drawn.iter().map(|one| Id(one.id)).collect(),
+            total_ns: drawn.iter().map(|one| one.total_ns).collect(),
+            segments,
+            others,
+        }
     }
 }
 
-/// Some of the segments, each with what requests were there.
-fn lines(drawn: &[Each], segments: impl Iterator<Item = usize>, values: fn(&Each) -> &Vec<u64>) -> Value {
-    let line = |at: usize| {
-        json!({
-            "segment": at,
-            "values": drawn.iter().map(|one| values(one).get(at).copied().unwrap_or(0)).collect::<Vec<_>>(),
-        })
+/// Builds the columns of some of the segments.
+fn lines(
+    drawn: &[Each],
+    segments: impl Iterator<Item = usize>,
+    values: fn(&Each) -> &Vec<u64>,
+) -> Vec<SegmentColumn> {
+    let line = |at: usize| SegmentColumn {
+        segment: at,
+        values: drawn.iter().map(|one| values(one).get(at).copied().unwrap_or(0)).collect(),
     };
     segments.take(LINES).map(line).collect()
 }

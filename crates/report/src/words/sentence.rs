@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 /// Words for people. What they are about has a type; there is no way to look into them, so that a document, a finding or a
 /// remedy cannot depend on how something is said.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Sentence(String);
 
 impl Sentence {
@@ -16,6 +14,13 @@ impl Sentence {
         #[cfg(test)]
         let words = super::tests::reworded(words);
         Self(words)
+    }
+}
+
+impl From<Sentence> for String {
+    /// Turns it into a field of a document, which nothing reads back.
+    fn from(sentence: Sentence) -> Self {
+        sentence.0
     }
 }
 

@@ -167,7 +167,7 @@ fn documents([first, second]: [&Trace; 2]) -> Value {
         "contrast": contrasts.each_ref().map(|of| parsed(|out| document::contrast::write(out, of, &spec))),
         "flows": parsed(|out| document::flows::write(out, &Flows::of(second))),
         "machines": parsed(|out| document::machines::write(out, &usages[1])),
-        "page": page.against(first, "first").into_value(),
+        "page": page.against(first, "first").document(),
         "vary": parsed(|out| document::vary::write(out, &varied, None, &spec)),
     })
 }

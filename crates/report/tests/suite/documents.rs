@@ -12,11 +12,16 @@ use std::{
 use serde::Serialize;
 use xweave_access as access;
 use xweave_aspect::{Diagnostic, Severity};
+use xweave_document::{
+    explain::Explain,
+    lab::Worlds,
+    sites::{AccessDirection, AccessLevel, AccessSite, BaseAddress, Sites},
+};
 use xweave_flow::{Flows, Join, Wanted};
 use xweave_import::import::Imported;
 use xweave_model::{Comparison, Spec, Usage, explain, parts::Totals, usage::Figures};
 use xweave_report::document::{
-    self, check, compare, doctor, explain as explained, flows, fmt, import, lab, record, sites,
+    self, check, compare, doctor, explain as explained, flows, fmt, import, record, sites,
 };
 use xweave_trace::{
     Clock, Domain, Exit, Manifest, Method, Trace, Writer,
@@ -61,7 +66,7 @@ fn doctor() {
         |name, ok, remedy| xweave_record::Check { name, ok, needed: true, found: "no".into(), remedy };
     let checks = [check("BTF", false, "CONFIG_DEBUG_INFO_BTF"), check("root", true, "")];
     assert_eq!(
-        text(&doctor::Doctor::new(&checks)),
+        text(&doctor::build(&checks)),
         joined(
             r#"{"checks":[{"found":"no","name":"BTF","needed":true,"ok":false,
                "remedy":"CONFIG_DEBUG_INFO_BTF"},{"found":"no","name":"root","needed":true,"ok":true,
@@ -73,9 +78,9 @@ fn doctor() {
 #[test]
 fn fmt() {
     let warnings = [mistake(Some("write `y`"))];
-    let files = [fmt::File::new(Path::new("b.aspect"), "execution(a) { b(); }\n", true)];
+    let files = [fmt::build_file(Path::new("b.aspect"), "execution(a) { b(); }\n", true)];
     assert_eq!(
-        text(&fmt::Fmt::new(files, &warnings, &[mistake(None)])),
+        text(&fmt::build(files, &warnings, &[mistake(None)])),
         joined(
             r#"{"errors":[{"column":7,"file":"a.aspect","help":null,"line":3,
                "message":"there is no `x`\u009b"}],"files":[{"changed":true,"file":"b.aspect",
@@ -133,7 +138,7 @@ fn check() {
     let plan = EventPlan { object: Vec::new(), programs: vec![probe], buffer: 0 };
     let events = [("vm1", Events { plan: Some(plan), left_out: vec!["no\u{9b} such".into()] })];
     assert_eq!(
-        text(&check::Check::new(&found, &events, &[])),
+        text(&check::build(&found, &events, &[])),
         joined(
             r#"{"absent":[{"domain":"vm1","function":"old_read","name":"reads"}],
                "advice":[{"action":"advice","domain":"vm1","file":"a.aspect","functions":["vfs_read",
@@ -182,7 +187,7 @@ fn import() {
         damage: Vec::new(),
     };
     assert_eq!(
-        text(&import::Import::new(Path::new("trace"), &outcome)),
+        text(&import::build(Path::new("trace"), &outcome)),
         joined(
             r#"{"damage":[],"domains":[{"events":9,"file":"vm1.dat","lost":1,"name":"vm1"}],"events":9,
                "kinds":{"switch":5,"wake":4},"lost":1,"outside":3,"schema":2,"trace":"trace","unknown":{"kvm_entry":2},
@@ -229,7 +234,7 @@ fn record() {
         unweaving: Duration::from_micros(5),
     };
     assert_eq!(
-        text(&record::Record::new(&outcome)),
+        text(&record::build(&outcome)),
         joined(
             r#"{"attach_ns":2000000,"clocks":[{"detail":"","domain":"vm1","error_ns":90,"exchanges":0,
                "method":"tsc-offset","samples":0}],"command_status":3,"detach_ns":5000,
@@ -249,7 +254,7 @@ fn record() {
 #[test]
 fn lab() {
     let worlds = [BTreeMap::from([("name", "kvm")])];
-    assert_eq!(text(&lab::List { worlds: &worlds }), r#"{"schema":2,"worlds":[{"name":"kvm"}]}"#);
+    assert_eq!(text(&Worlds { worlds: &worlds }), r#"{"schema":2,"worlds":[{"name":"kvm"}]}"#);
 }
 
 #[test]
@@ -262,20 +267,20 @@ fn sites() {
         binding("skb", access::Place::Memory { register: access::Register::Rsp, add: -8 }),
         binding("n", access::Place::Constant(7)),
     ];
-    let site = sites::Site {
+    let site = AccessSite {
         function: "tcp_ack",
         module: None,
         offset: 31,
         address: 0xffff_ffff_8100_001f,
         structure: "sk_buff",
         member: "len",
-        access: "read",
+        access: AccessDirection::Read,
         certain: true,
-        levels: vec![sites::Level { type_: "struct sk_buff", start: 112, end: 116, overlay: false }],
-        base: Some(sites::Base { register: "rbx", add: -16 }),
+        levels: vec![AccessLevel { type_: "struct sk_buff", start: 112, end: 116, overlay: false }],
+        base: Some(BaseAddress { register: "rbx", add: -16 }),
         file: Some("net/ipv4/tcp_input.c"),
         line: Some(3700),
-        bindings: bindings.iter().map(sites::Binding::from).collect(),
+        bindings: bindings.iter().map(sites::build_binding).collect(),
     };
     let line = written(|out| document::write_line(out, &site).unwrap());
     assert_eq!(
@@ -296,12 +301,12 @@ fn sites() {
            "join":0,"loaded":0,"outside":0,"parameter":0,"result":0,
            "stack":0,"unknown":0,"untyped":0},"typed":3,"unresolved":0}"#,
     );
-    let document = text(&sites::Sites { coverage: coverage.into(), sites: vec![site] });
+    let document = text(&Sites { coverage: sites::build_coverage(coverage), sites: vec![site] });
     assert_eq!(document, format!(r#"{{{coverage_text},"schema":2,"sites":[{line}]}}"#));
     let reason = access::Reason::ALL[0];
     let unresolved = [access::Unresolved { function: "tcp_ack", offset: 4, address: 20, reason }];
     let line = r#"{"address":20,"function":"tcp_ack","offset":4,"reason":"stack"}"#;
-    let document = text(&sites::NotKnown::new(coverage, &unresolved));
+    let document = text(&sites::build_all_unresolved(coverage, &unresolved));
     assert_eq!(document, format!(r#"{{{coverage_text},"schema":2,"unresolved":[{line}]}}"#));
 }
 
@@ -408,12 +413,12 @@ fn explain_is_written_as_it_goes() {
             let outcome = explain(&trace, &spec, &mut |transaction, objects| {
                 totals.add(&transaction, objects);
                 if wanted.is_none_or(|wanted| wanted == transaction.id) {
-                    let told = explained::Transaction::new(&transaction, objects, wanted.is_some());
+                    let told = explained::build_transaction(&transaction, objects, wanted.is_some());
                     stream.transaction(&told).unwrap();
                 }
             });
-            let summary = explained::Summary::new(&outcome, &totals);
-            let all = explained::All { summary, sizes: Vec::new(), divided: None, lives: None };
+            let summary = explained::build_summary(&outcome, &totals);
+            let all = Explain { summary, sizes: Vec::new(), points: None, intervals: None, lives: None };
             stream.end(&all, None).unwrap();
         })
     };

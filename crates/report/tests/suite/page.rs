@@ -3,6 +3,7 @@
 use crate::made_up;
 use std::path::Path;
 
+use serde_json::json;
 use xweave_flow::{Flows, Join};
 use xweave_model::{Between, Spec};
 use xweave_report::{
@@ -29,13 +30,14 @@ fn the_first_finding_is_what_the_terminal_says_first() {
     let flows = Flows::of(&trace);
     let kind = flows.kind_of(flows.typical().unwrap()).unwrap();
     let headline = places::headline(kind, flows.places_of(kind));
-    let finding = &contents.value()["findings"][0];
+    let document = json!(contents.document());
+    let finding = &document["findings"][0];
     assert_eq!(
         [&finding["title"], &finding["text"]],
         [headline.lines().next().unwrap(), headline.lines().nth(1).unwrap()]
     );
     assert_eq!(finding["link"][1], *kind.name);
-    let remarks = contents.value()["remarks"]["all"].to_string();
+    let remarks = document["remarks"]["all"].to_string();
     assert!(remarks.contains("14 incomplete flows"), "{remarks}");
 }
 
@@ -44,7 +46,7 @@ fn of_many_flows_there_is_a_choice_and_all_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let trace = made_up::write(dir.path(), 3_000, false);
     let contents = contents(&trace, "made up");
-    let flows = &contents.value()["flows"];
+    let flows = &json!(contents.document())["flows"];
     assert_eq!(flows["summary"]["flows"], 3_000);
     let kind = &flows["kinds"]["all"][0];
     let bins = flows["distributions"]["all"][0]["bins"].as_array().unwrap();
@@ -117,7 +119,7 @@ fn a_page_stays_small_whatever_is_in_a_trace() {
     let dir = tempfile::tempdir().unwrap();
     let trace = long_names(dir.path());
     let contents = contents(&trace, "<title>");
-    let page = page::html("<title>", contents.against(&trace, "before").value());
+    let page = page::html("<title>", contents.against(&trace, "before").document());
     assert!(page.len() < 10_000_000, "{} bytes", page.len());
     assert!(page.contains("<title>&lt;title&gt;</title>"));
     assert_eq!(page.matches("<script").count(), 2);
@@ -164,9 +166,9 @@ fn of_two_runs_what_changed_is_found_first_and_both_are_told_by_size_and_program
     ];
     let contents =
         Contents::of(&second, "second".into(), &asked, &|| Join::of(&second)).against(&first, "first");
-    let told = contents.value();
+    let told = json!(contents.document());
     let finding = &told["findings"][0];
-    assert_eq!(finding["link"], serde_json::json!(["compare"]));
+    assert_eq!(finding["link"], json!(["compare"]));
     let title = finding["title"].as_str().unwrap();
     assert!(title.contains("16 × the requests for the same bytes"), "{title}");
     assert!(finding["advice"].as_str().unwrap().contains("read-ahead"), "{finding}");
@@ -206,10 +208,11 @@ fn simulated(dir: &Path, transactions: usize) -> Trace {
 fn why_requests_vary_is_told_if_there_are_enough_and_of_very_many_the_slowest_of_each_run_is_drawn() {
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let few = simulated(dirs[0].path(), 20);
-    assert!(contents(&few, "few").value()["variation"].is_null());
+    assert!(contents(&few, "few").document().variation.is_none());
     let many = simulated(dirs[1].path(), 5_000);
     let contents = contents(&many, "many");
-    let told = &contents.value()["variation"];
+    let document = json!(contents.document());
+    let told = &document["variation"];
     let (found, requests) = Variation::of(&many, &Spec::Request(None)).unwrap();
     assert_eq!(told["transaction"], Spec::Request(None).to_string());
     assert_eq!([&told["requests"], &told["kept"]], [found.requests, found.kept]);
@@ -228,8 +231,8 @@ fn why_requests_vary_is_told_if_there_are_enough_and_of_very_many_the_slowest_of
     assert_eq!(found.segments[first].shares.most().to_bits(), most.to_bits());
     assert_eq!(each["segments"][0]["values"].as_array().unwrap().len(), drawn.len());
     // What is named is one of the findings.
-    let findings = contents.value()["findings"].as_array().unwrap();
-    let leads = findings.iter().any(|finding| finding["link"] == serde_json::json!(["variation"]));
+    let findings = document["findings"].as_array().unwrap();
+    let leads = findings.iter().any(|finding| finding["link"] == json!(["variation"]));
     assert_eq!(leads, found.causes.iter().any(|cause| cause.named), "{findings:?}");
     assert!(findings.len() <= 3);
 }

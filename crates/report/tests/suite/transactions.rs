@@ -2,7 +2,7 @@
 
 use crate::snapshot::{assert_looks, views};
 use xweave_model::{Spec, explain, parts::Totals};
-use xweave_report::{View, document::explain::Summary, losses, mermaid, steps, transactions};
+use xweave_report::{View, document::explain::build_summary, losses, mermaid, steps, transactions};
 use xweave_trace::{
     Domain, EventLoss, Manifest, Trace, Writer,
     event::{Event, Kind, State},
@@ -188,7 +188,7 @@ fn what_was_lost_is_said_with_its_times() {
     assert!(lines[1].ends_with("; 10 on 2 other CPUs): what they may have told of is unknown"), "{text}");
     assert_eq!(lines[2], "! vm2: 1 event was lost (1 at unknown times): anything may lack them");
     assert!(lines[3].starts_with("! 2 records and events arrived"), "{text}");
-    let summary = serde_json::to_value(Summary::new(&outcome, &Totals::default())).unwrap();
+    let summary = serde_json::to_value(build_summary(&outcome, &Totals::default())).unwrap();
     assert_eq!((&summary["lost"], &summary["losses"][0]["untimed"]), (&1291.into(), &6.into()));
     assert_eq!(summary["losses"][0]["cpus"][0]["ns"], 30_000_000);
 }
