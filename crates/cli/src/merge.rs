@@ -91,7 +91,7 @@ fn how_much(text: &str) -> Result<HowMuch, String> {
 
 /// This host's virtual machines, and what of their memory KSM may merge.
 fn host() -> Result<Host, Failure> {
-    Host::look(&xweave_agent::vms()).map_err(|error| {
+    Host::look(&xweave_system::kvm::list_vms()).map_err(|error| {
         Failure::Failed(format!(
             "cannot read the mappings of a virtual machine's process: {error}: run it as root"
         ))

@@ -13,7 +13,7 @@ pub fn run(asked: &asking::Args, contents: bool, json: bool) -> Result<ExitCode,
     let told = asked.ask(contents, false)?;
     told.missing.iter().for_each(|message| told::tell(message));
     // Of what it may not look at, nothing is told.
-    let host = Host::look(&xweave_agent::vms()).unwrap_or_default();
+    let host = Host::look(&xweave_system::kvm::list_vms()).unwrap_or_default();
     let may_merge: Vec<_> = told.pids.iter().map(|pid| host.may_merge((*pid)?)).collect();
     let same_by = asked.same_by();
     let estimate = Estimate::of(&told.guests, same_by);
