@@ -1,16 +1,19 @@
 //! `xweave merge`: memory that guests hold twice.
 
-mod asking;
 mod doctor;
-mod estimating;
-mod merging;
-mod releasing;
+mod dry_run;
+mod guests;
+mod release;
+mod run;
 mod status;
 mod ways;
 
-use std::{process::ExitCode, time::Duration};
+use std::{fmt::Display, process::ExitCode, time::Duration};
 
-use xweave_merge::{Host, Status, reserve::HowMuch};
+use xweave_merge::{
+    reserve::HowMuch,
+    run::{Options, Schedule},
+};
 
 use crate::{arguments::duration, failure::Failure};
 
@@ -64,7 +67,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "dry_run")]
     numa_local: bool,
     #[command(flatten)]
-    asked: asking::Args,
+    guests: guests::Args,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -73,7 +76,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Doctor(doctor::Args),
-    Release(releasing::Args),
+    Release(release::Args),
     Status(status::Args),
 }
 
@@ -89,32 +92,27 @@ fn how_much(text: &str) -> Result<HowMuch, String> {
     }
 }
 
-/// This host's virtual machines, and what of their memory KSM may merge.
-fn host() -> Result<Host, Failure> {
-    Host::look(&xweave_system::kvm::list_vms()).map_err(|error| {
-        Failure::Failed(format!(
-            "cannot read the mappings of a virtual machine's process: {error}: run it as root"
-        ))
-    })
-}
-
-/// What of that is merged now.
-fn merged(host: &Host) -> Result<Status, Failure> {
-    Status::look(host).map_err(|error| {
-        Failure::Failed(format!("what is merged cannot be read: /proc/kpageflags: {error}: run it as root"))
-    })
+fn failed(error: impl Display) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         Some(What::Doctor(args)) => doctor::run(&args),
-        Some(What::Release(args)) => releasing::run(&args),
+        Some(What::Release(args)) => release::run(&args),
         Some(What::Status(args)) => status::run(&args),
-        None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
+        None if args.dry_run => dry_run::run(&args.guests, args.contents, args.json),
         None => {
-            let times = merging::Times { every: args.every, below: args.below, reserve: args.reserve };
-            merging::run(&args.asked, &args.ways, times, args.numa_local, args.json)
+            let options = Options {
+                allowed: args.ways.allowed(&args.guests.names())?,
+                query: args.guests.query(false, true)?,
+                same_by: args.guests.same_by(),
+                schedule: Schedule { every: args.every, below: args.below },
+                reserve: args.reserve,
+                numa_local: args.numa_local,
+            };
+            run::run(options, &args.guests, args.json)
         }
     }
 }

@@ -32,10 +32,7 @@ use xweave_merge::{
     tree::Guest,
 };
 use xweave_record::{Caches, DomainCache, DomainSpec};
-use xweave_system::{
-    ksm::{Counters, Directed, MAX_PAGES_TO_SCAN},
-    kvm,
-};
+use xweave_system::ksm::{Counters, Directed, MAX_PAGES_TO_SCAN};
 use xweave_wire::pages::{Files, PAGE};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -85,7 +82,7 @@ fn main() -> Result<()> {
     }
     let args = Args::parse();
     let slots = Slots::read()?;
-    let host = Host::look(&kvm::list_vms())?;
+    let host = Host::read()?;
     let mut run = Run {
         begun: Instant::now(),
         before: scanned()?,
@@ -260,7 +257,7 @@ impl Run {
                 same_by: SameBy::Path,
                 allowed: Allowed { inject: true, ..Allowed::default() },
             };
-            let host = Host::look(&kvm::list_vms())?;
+            let host = Host::read()?;
             let made = merging::merge(&asked, &host, Some(&mut pace), || false)?;
             if made.taken.made > 0 {
                 self.first += 2 * made.marked.saturating_sub(pages);
@@ -275,7 +272,8 @@ impl Run {
 
 /// What is merged now, of all that is marked.
 fn status() -> io::Result<Status> {
-    Status::look(&Host::look(&kvm::list_vms())?)
+    let host = Host::read().map_err(io::Error::other)?;
+    Status::read(&host).map_err(io::Error::other)
 }
 
 /// Of each process, in ranges.

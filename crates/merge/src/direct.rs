@@ -7,7 +7,10 @@ use std::{
 
 use xweave_system::ksm::{Counters, Directed, MAX_PAGES_TO_SCAN, NodesError, WithinNodes};
 
-use crate::merged::LookError;
+use crate::{
+    host::{Host, HostError},
+    merged::LookError,
+};
 
 /// How often KSM is woken where it may be asleep, and its counters are looked at.
 const EVERY: Duration = Duration::from_millis(10);
@@ -118,6 +121,15 @@ pub fn within_nodes(ended: impl Fn() -> bool) -> Result<WithinNodes, String> {
         ),
         NodesError::Other(_) => error.to_string(),
     })
+}
+
+/// Ends merging within NUMA nodes only. Returns whether KSM goes on with it, as it does while pages are merged.
+///
+/// # Errors
+/// This host's virtual machines cannot be read.
+pub fn leave_nodes(within: WithinNodes) -> Result<bool, HostError> {
+    drop(within);
+    Ok(Host::read()?.ksm.is_some_and(|ksm| !ksm.merge_across_nodes))
 }
 
 /// Has KSM merge across NUMA nodes again, where it was made to merge within them only and nothing is merged any more.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use xweave_merge::{Estimate, Host, Outcome, SameBy, Status, host, outcome::OfGuest};
+use xweave_merge::{Estimate, Host, Outcome, SameBy, Status, host, outcome::OfGuest, release};
 use xweave_wire::pages::LookedAt;
 
 /// Writes the document of what merging would give back.
@@ -336,9 +336,8 @@ struct Kept {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_released(out: &mut impl Write, released: &[(&host::VmMemory, u64)]) -> io::Result<()> {
-    let vm =
-        |(vm, pages): &(&host::VmMemory, u64)| Released { name: vm.name.clone(), pid: vm.pid, pages: *pages };
+pub fn write_released(out: &mut impl Write, released: &[release::Released]) -> io::Result<()> {
+    let vm = |of: &release::Released| Released { name: of.vm.name.clone(), pid: of.vm.pid, pages: of.merged };
     super::write(out, &ReleasedDocument { vms: released.iter().map(vm).collect() })
 }
 
