@@ -23,7 +23,7 @@ const INTERRUPT_POLL: Duration = Duration::from_millis(100);
 /// Makes a listener for the progress of one attempt to connect.
 pub type NewListener<'a> = &'a dyn Fn() -> Box<dyn FnMut(Phase<'_>)>;
 
-/// Which guests are asked, and for which files.
+/// A query: guests, and files whose cached pages they list.
 #[derive(Clone, Debug)]
 pub struct Query {
     domains: Vec<DomainSpec>,
@@ -61,7 +61,7 @@ impl Query {
         Ok(Self { domains, require_all, files })
     }
 
-    /// Whether all guests have to answer, and to be merged.
+    /// Checks whether guests that do not answer are errors, and are not left out.
     pub fn requires_all(&self) -> bool {
         self.require_all
     }
@@ -83,7 +83,7 @@ pub struct PageCaches {
 /// Connections to guests that are asked again and again.
 pub struct Querier {
     query: Query,
-    /// Whether guests watch their page caches, and report only changes from the second answer on.
+    /// Guests watch their page caches, and report only changes from the second answer on.
     watch: bool,
     /// `None` before the first answer, and after a guest was lost.
     connections: Option<Caches<'static>>,

@@ -23,17 +23,17 @@ use crate::{
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which guests are asked, and for which files.
+    /// Guests and files that are queried.
     pub query: Query,
-    /// What makes files of two guests the same.
+    /// Criterion by which files of two guests are the same.
     pub same_by: SameBy,
-    /// How guests' memory may be marked.
+    /// Allowed ways of marking guests' memory.
     pub allowed: Allowed,
     /// When rounds are made.
     pub schedule: Schedule,
-    /// How much of the memory that is given back is held in reserve.
+    /// Size of the reserve; `None` for no reserve.
     pub reserve: Option<HowMuch>,
-    /// Whether KSM is made to merge within NUMA nodes only.
+    /// Merge within NUMA nodes only.
     pub numa_local: bool,
 }
 
@@ -46,11 +46,11 @@ pub struct Schedule {
     pub below: Option<u64>,
 }
 
-/// What a run reports while it goes on.
+/// A step of a run, reported while the run goes on.
 #[derive(Debug)]
 pub enum Step<'s> {
     /// The guests have answered, or could not be asked.
-    Asked,
+    Answered,
     /// Enough memory is available: nothing is merged until it is less. Reported when that begins.
     Plenty {
         /// Available memory, in bytes, with what is held in reserve.
@@ -64,7 +64,7 @@ pub enum Step<'s> {
     Problem(&'s Problem),
 }
 
-/// What keeps a round from merging, or from merging all guests.
+/// A problem that keeps a round from merging, or from merging all guests.
 #[derive(Debug)]
 pub enum Problem {
     /// A note of [`PageCaches::notes`].
@@ -130,7 +130,7 @@ pub struct Finished {
     pub outcome: Outcome,
     /// Files that each guest of the last round has read the state of.
     pub looked_at: Vec<LookedAt>,
-    /// Whether the run has ended early, in its only round.
+    /// Ctrl-C ended the only round early.
     pub cut: bool,
     /// Keeps KSM within NUMA nodes until it is dropped: [`direct::leave_nodes`].
     pub within_nodes: Option<WithinNodes>,
@@ -166,7 +166,7 @@ pub fn run(
     Ok(Finished { outcome, looked_at, cut, within_nodes })
 }
 
-/// What a run needs of its guests, this host and time.
+/// Operations of a round on guests, this host and time; scripted in tests.
 trait Rounds {
     /// Available memory of this host, in bytes, with what is held in reserve.
     fn available(&self) -> u64;
@@ -208,7 +208,7 @@ impl Rounds for LiveRounds<'_> {
 
     fn follow_reserve(&mut self) -> Result<Option<reserve::State>, ReserveError> {
         let Some(reserve) = &self.reserve else { return Ok(None) };
-        // All that is merged on this host counts: guests that write to it need it again.
+        // Everything merged on this host counts: guests need copies of the pages that they write to.
         let given_back = Status::read(&Host::read()?)?.saved.saturating_mul(PAGE);
         Ok(Some(reserve.follow(given_back, xweave_interrupt::pending)?))
     }
@@ -249,7 +249,7 @@ fn repeat(
             problems.extend(rounds.follow_reserve().err().map(Problem::Reserve));
         } else {
             let caches = rounds.ask();
-            report(Step::Asked);
+            report(Step::Answered);
             let merged =
                 caches.and_then(|caches| merge_fit(rounds, asked, caches, require_all, &mut problems));
             let reserve = rounds.follow_reserve();

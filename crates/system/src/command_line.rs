@@ -40,7 +40,7 @@ impl CommandLine {
     /// Reads the command line of the process with that folder in /proc.
     pub(crate) fn read_from(dir: &Path) -> Self {
         let mut bytes = Vec::new();
-        // What was read before an error is used.
+        // Bytes that were read before an error are used.
         let _ = File::open(dir.join("cmdline")).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
         Self(bytes)
     }

@@ -55,7 +55,7 @@ pub fn read_states() -> Vec<State> {
     Machine::read().states()
 }
 
-/// What has knobs: the kernel and its virtual machines.
+/// The kernel and its virtual machines, which have the knobs.
 struct Machine {
     journal: Journal,
     vms: Vec<Vm>,

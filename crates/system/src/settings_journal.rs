@@ -171,7 +171,7 @@ pub(crate) struct Journal {
     pub(crate) root: PathBuf,
     /// Files that may be restored.
     pub(crate) files: Vec<(&'static str, ValueKind)>,
-    /// Whether threads' affinities may be restored.
+    /// CPU affinities of threads may be restored, too.
     pub(crate) affinities: bool,
 }
 
@@ -469,7 +469,7 @@ mod tests {
             files: Vec::new(),
             affinities: false,
         };
-        // As an earlier version made it.
+        // Permissions of earlier versions.
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
         drop(journal.open().unwrap());

@@ -21,7 +21,7 @@ pub fn run(options: Options, args: &guests::Args, json: bool) -> Result<ExitCode
     let progress = FirstQuery::new();
     let on_reserve = |event| told::tell(&report::event(&event));
     let finished = run::run(options, &progress.listener(), on_reserve, &mut |step| match step {
-        Step::Asked => progress.end(),
+        Step::Answered => progress.end(),
         Step::Plenty { available, below } => told::tell(&report::plenty(available, below)),
         Step::Merged(outcome) if is_repeated => told::tell(&report::line(outcome)),
         Step::Merged(_) => {}

@@ -93,7 +93,7 @@ impl Script {
         let mut reports = Vec::new();
         let done = repeat(self, schedule, &Asked::default(), require_all, &mut |step| {
             reports.push(match step {
-                Step::Asked => return,
+                Step::Answered => return,
                 Step::Plenty { available, below } => format!("{available} of {below}"),
                 Step::Merged(outcome) => format!("saved {}", outcome.saved),
                 Step::Problem(problem) => problem.to_string(),
@@ -167,7 +167,7 @@ fn nothing_is_merged_while_memory_is_plenty() {
         });
     });
     // The reserve's problem is reported in the first round, and lasts.
-    assert_eq!(reports, ["4 of 4", "Problem", "Asked", "Merged"]);
+    assert_eq!(reports, ["4 of 4", "Problem", "Answered", "Merged"]);
     assert_eq!(done.unwrap().map(|(outcome, _)| outcome.saved), Some(1));
     assert_eq!(script.waits.len(), 2);
 }

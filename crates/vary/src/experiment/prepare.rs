@@ -18,14 +18,14 @@ use super::{
 /// Seeds that are drawn are less than that: short enough to type.
 const SEEDS: u64 = 1_000_000;
 
-/// What a user asks of an experiment.
+/// A user's request for an experiment.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Settings to try; each value is combined with each.
     pub tries: Vec<Try>,
     /// The domains; this machine is added unless a host is among them.
     pub domains: Vec<DomainSpec>,
-    /// Whether all domains are required: otherwise guests that do not answer are left out.
+    /// Require all domains. Otherwise guests that do not answer are left out.
     pub require_all: bool,
     /// The load.
     pub command: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Request {
     pub events: EventChoice,
     /// Bytes of a domain's ring buffers.
     pub buffer: u32,
-    /// Whether agents run in the background.
+    /// Run agents in the background (SCHED_IDLE).
     pub background: bool,
     /// Transactions to measure; `None`: all requests.
     pub transaction: Option<Spec>,
