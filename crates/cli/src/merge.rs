@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size, requires = "every")]
     below: Option<u64>,
     /// Hold so much of what is given back, until memory gets short, for what guests write to of it: 25%, 2G
-    #[arg(long, value_name = "SIZE", value_parser = how_much, requires = "every")]
+    #[arg(long, value_name = "SIZE", requires = "every")]
     reserve: Option<HowMuch>,
     /// Have KSM merge pages of each NUMA node among themselves only: no guest reads another node's memory for it
     #[arg(long, conflicts_with = "dry_run")]
@@ -78,18 +78,6 @@ enum What {
     Doctor(doctor::Args),
     Release(release::Args),
     Status(status::Args),
-}
-
-/// Reads how much of what is given back is held: a part of it, or bytes.
-fn how_much(text: &str) -> Result<HowMuch, String> {
-    let wrong = || format!("`{text}` is no part of what is given back, nor a size: write 25%, or 2G");
-    match text.strip_suffix('%') {
-        Some(percent) => match percent.parse() {
-            Ok(of @ 1..=100) => Ok(HowMuch::Percent(of)),
-            _ => Err(wrong()),
-        },
-        None => xweave_text::parse_size(text).map(HowMuch::Bytes).map_err(|_| wrong()),
-    }
 }
 
 fn failed(error: impl Display) -> Failure {
@@ -113,20 +101,6 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                 numa_local: args.numa_local,
             };
             run::run(options, &args.guests, args.json)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reserve_is_a_part_or_a_size() {
-        assert_eq!(["25%", "100%"].map(how_much), [Ok(HowMuch::Percent(25)), Ok(HowMuch::Percent(100))]);
-        assert_eq!(how_much("2G"), Ok(HowMuch::Bytes(2 << 30)));
-        for wrong in ["", "%", "0%", "101%", "-1%", "2.5%", "G", "1T"] {
-            assert!(how_much(wrong).is_err_and(|said| said.contains(&format!("`{wrong}`"))));
         }
     }
 }

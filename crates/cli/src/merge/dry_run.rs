@@ -14,7 +14,7 @@ use crate::{failure::Failure, shown, told};
 /// Asks the guests, and prints the estimate. With `contents`, pages are compared by what they contain, too.
 pub fn run(args: &guests::Args, contents: bool, json: bool) -> Result<ExitCode, Failure> {
     let mut querier = Querier::new(args.query(contents, false)?, false);
-    let progress = FirstQuery::new();
+    let progress = FirstQuery::default();
     let caches = querier.ask(&progress.listener());
     progress.end();
     let caches = caches?;

@@ -64,20 +64,28 @@ impl Args {
 }
 
 /// Progress of the first query, on standard error; later ones are made silently.
-pub struct FirstQuery(Rc<RefCell<Option<Progress>>>);
+#[derive(Default)]
+pub struct FirstQuery(Rc<RefCell<State>>);
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Waiting,
+    Asking(Box<Progress>),
+    Ended,
+}
 
 impl FirstQuery {
-    pub fn new() -> Self {
-        Self(Rc::new(RefCell::new(Some(Progress::new(None)))))
-    }
-
-    /// Makes a listener that prints phases until the first query ends.
+    /// Makes a listener that prints phases from its first attempt to connect until [`FirstQuery::end`].
     pub fn listener(&self) -> impl Fn() -> Box<dyn FnMut(Phase<'_>)> + use<> {
-        let progress = Rc::clone(&self.0);
+        let state = Rc::clone(&self.0);
         move || {
-            let progress = Rc::clone(&progress);
+            if matches!(*state.borrow(), State::Waiting) {
+                state.replace(State::Asking(Box::new(Progress::new(None))));
+            }
+            let state = Rc::clone(&state);
             Box::new(move |phase: Phase<'_>| {
-                if let Some(progress) = &mut *progress.borrow_mut() {
+                if let State::Asking(progress) = &mut *state.borrow_mut() {
                     progress.show(&phase);
                 }
             })
@@ -86,7 +94,7 @@ impl FirstQuery {
 
     /// Ends the progress, if it has not ended.
     pub fn end(&self) {
-        if let Some(progress) = self.0.take() {
+        if let State::Asking(progress) = self.0.replace(State::Ended) {
             progress.end();
         }
     }

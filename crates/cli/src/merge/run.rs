@@ -18,7 +18,7 @@ use crate::{failure::Failure, shown, told};
 /// Runs with these options, and prints the steps and the outcome.
 pub fn run(options: Options, args: &guests::Args, json: bool) -> Result<ExitCode, Failure> {
     let is_repeated = options.schedule.every.is_some();
-    let progress = FirstQuery::new();
+    let progress = FirstQuery::default();
     let on_reserve = |event| told::tell(&report::event(&event));
     let finished = run::run(options, &progress.listener(), on_reserve, &mut |step| match step {
         Step::Answered => progress.end(),
