@@ -1,6 +1,6 @@
 //! Settings of the kernel that make attaching and detaching probes fast. They are changed for that time only.
 //!
-//! The previous values are written to the [journal](mod@crate::settings_journal) first. Several processes may hold these settings
+//! The previous values are written to the journal (`settings_journal`) first. Several processes may hold these settings
 //! changed at once: the last one restores them. Where the journal cannot be written safely, nothing is changed.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Knobs: settings that an experiment changes for a while.
 //!
-//! Each previous value is written to the [journal](mod@crate::settings_journal) before the change, in a separate entry, as the settings
+//! Each previous value is written to the journal (`settings_journal`) before the change, in a separate entry, as the settings
 //! of fast attaching change during an experiment. One experiment changes knobs at a time.
 
 use std::{

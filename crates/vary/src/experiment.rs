@@ -3,7 +3,7 @@
 //!
 //! Requests depend on each other, and machines drift; so the unit is the block, and what is compared are blocks of one
 //! round. Modules, in the order of the work: [`tries`] is what the user asks for, held against what the domains have;
-//! [`prepare`] asks the domains; [`order`] which block comes when; [`run`] makes them, and checks that settings were
+//! [`mod@prepare`] asks the domains; [`order`] which block comes when; [`run`] makes them, and checks that settings were
 //! [`restored`]; [`stored`] is what is known of an experiment beside its traces; [`measure`] is what one block's trace says;
 //! [`shift`] what a number of differences say of their middle; [`mod@evaluate`] compares, [`from_traces`] by the traces of a
 //! stored experiment.
