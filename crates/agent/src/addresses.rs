@@ -3,12 +3,11 @@
 use std::{collections::HashMap, fs};
 
 use xweave_code::clone_of;
+use xweave_system::kallsyms::parse_functions;
 use xweave_wire::{
     message::{FunctionClone, SiteAddress},
     plan::{Hook, Plan, PlanProgram, PlanSite},
 };
-
-use crate::symbols::functions;
 
 /// The addresses of functions that a plan names.
 #[derive(Default)]
@@ -45,7 +44,7 @@ impl<'p> Addresses<'p> {
         let mut known = vec![Vec::new(); wanted.len()];
         let mut shown = false;
         let mut clones: HashMap<_, Vec<String>> = HashMap::new();
-        for (address, name, module) in functions(symbols) {
+        for (address, name, module) in parse_functions(symbols) {
             shown |= address != 0;
             if let Some(&place) = clone_of(name).and_then(|of| places.get(&(of, module))) {
                 clones.entry(wanted[place]).or_default().push(name.to_owned());

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xweave_system::fast_attach::FastAttach;
 use xweave_wire::{message::SkippedSite, plan::Hook};
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     hook::{Hooked, Part, attach_type},
     probe,
     prototype::{Mistyped, mismatch},
-    settings::FastAttach,
+    settings_report::begin_fast_attach,
 };
 
 /// So few hooks come and go quickly enough.
@@ -98,7 +99,7 @@ impl Drop for Links {
 /// Signals wait meanwhile, so that the kernel's settings are restored before they end the process.
 fn begin_fast() -> (Option<FastAttach>, Deferred) {
     let deferred = Deferred::begin();
-    (FastAttach::begin(), deferred)
+    (begin_fast_attach(), deferred)
 }
 
 /// Runs the work in several threads, or in this one.

@@ -11,12 +11,13 @@ use std::{
 };
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
+use xweave_system::clock;
 use xweave_wire::{
     frame::Error,
     message::{Event, FromAgent},
 };
 
-use crate::{clock, output::Output, rings::PAGE};
+use crate::{output::Output, rings::PAGE};
 
 /// How often the buffers are looked at while something is in them. Records make no wake-ups (the prelude says why).
 const TICK: Duration = Duration::from_millis(10);

@@ -267,7 +267,7 @@ mod tests {
     fn all_that_a_ring_had_no_room_for_is_told_once_with_its_time() {
         let Some(mut events) = woven(4096, &[xweave_weave::Group::Sched]) else { return };
         let rings = events.take_rings();
-        let begun = crate::clock::sample().mono_ns;
+        let begun = xweave_system::clock::sample().mono_ns;
         events.set_state(State::On).unwrap();
         let mut told = Vec::new();
         // A page has room for less than two hundred switches. The last are lost with nothing behind them.
@@ -279,7 +279,7 @@ mod tests {
         events.set_state(State::Off).unwrap();
         crate::quiesce::wait_for_running_programs().unwrap();
         told.extend(taken(&rings));
-        let ended = crate::clock::sample().mono_ns;
+        let ended = xweave_system::clock::sample().mono_ns;
         let (last, left) = event::decode_events(&events.last_losses(ended).unwrap());
         assert_eq!((last.is_empty(), left), (false, 0));
         told.extend(last);

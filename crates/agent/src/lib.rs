@@ -12,35 +12,24 @@
 //! xweave_agent::serve(io::stdin(), output, xweave_agent::Options::default()).unwrap();
 //! ```
 //!
-//! Modules: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
-//! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `objects`, `load` and `attach` do
-//! their work, with `settings` of the kernel that make it fast; `pages` are what its page cache holds, and [`pagemap`] where pages are; `knobs` are those that an experiment changes, `affinity` among them, and
-//! [`ksm`] those of KSM, which one process `alone` changes; the `book` has what all were before; recording may go on in the `background`; `guard` is what keeps
-//! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
-//! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
-//! programs are `quiesce`d; `shared` is the memory in which guests tell their host what their buffers carry; `clock`, `facts` and `kvm` look at the machine, and [`command_line`] at what those of its virtual machines say.
+//! Modules: [`serve`] speaks the protocol on any stream, through an `output` that does not block, until the controller's
+//! `lease` ends; [`listen()`] accepts connections from the host by vsock; `weaving` has `objects`, `load` and `attach` do
+//! their work, and `settings_report` reports on the kernel's settings that make it fast. `guard` keeps programs from running
+//! inside each other; `modules` detects modules that are unloaded while something is woven into them. `events` are the built-in
+//! probes, and `threads` and `listeners` what they cannot observe; both fill `rings`, which `drain` empties, at last when all
+//! programs are `quiesce`d. `shared` is the memory in which guests describe their buffers to their host; `pages` reads the
+//! page cache. What the machine is and which settings it has is in `xweave_system`.
 
 mod absent;
 mod addresses;
-mod affinity;
-mod alone;
 mod attach;
-mod back_ends;
-mod background;
-mod book;
 mod cancel;
-mod clock;
-pub mod command_line;
 mod drain;
 mod error;
 mod events;
-mod facts;
 mod guard;
 mod hook;
 mod kernel_btf;
-mod knobs;
-pub mod ksm;
-mod kvm;
 mod lease;
 mod libbpf_log;
 mod listen;
@@ -49,7 +38,6 @@ mod load;
 mod modules;
 mod objects;
 mod output;
-pub mod pagemap;
 mod pages;
 mod probe;
 mod program;
@@ -58,21 +46,12 @@ mod quiesce;
 mod rings;
 mod running;
 mod session;
-mod settings;
+mod settings_report;
 mod shared;
 mod stand_in;
-mod standing;
-mod symbols;
 mod threads;
 mod weaving;
-mod xenstore;
 mod xentrace;
 
-pub use background::{Background, in_own_session};
-pub use book::StaleSettings;
-pub use clock::{tsc, tsc_hz};
-pub use facts::facts;
-pub use kvm::vms;
 pub use listen::listen;
 pub use session::{Options, serve};
-pub use settings::restore as restore_settings;

@@ -18,9 +18,10 @@ use std::{
 };
 
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockAddr, VsockListener, VsockStream};
+use xweave_system::background::in_own_session;
 use xweave_wire::{LAST_RESERVED_PORT, frame};
 
-use crate::{background::in_own_session, output::tell, settings};
+use crate::{output::tell, settings_report::restore_settings};
 
 /// How long a peer may take to say which protocol it speaks.
 const GREETING_DEADLINE: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 pub fn listen(port: u32, lease: Duration) -> io::Result<Infallible> {
     let listener = VsockListener::bind_with_cid_port(VMADDR_CID_ANY, port)?;
     eprintln!("xweave agent: listening on vsock port {port}");
-    settings::restore_and_tell();
+    restore_settings();
     let limits = Limits { greeting: GREETING_DEADLINE, silent: MOST_SILENT, sessions: MOST_SESSIONS };
     let door = Door::new(limits, Box::new(move |stream| agent(stream, lease)));
     let mut delay = BACK_OFF.0;
@@ -220,7 +221,7 @@ impl Door {
                 // Fails if somebody else has waited for it: it has ended, too.
                 let _ = child.wait();
                 // If it was killed while it wove.
-                settings::restore_and_tell();
+                restore_settings();
             }
             Err(error) => self.tell(Trouble::Start, &format!("could not start a session: {error}")),
         }

@@ -10,6 +10,13 @@ use std::{
 };
 
 use xweave_code::image::LiveCode;
+use xweave_system::{
+    Background, clock,
+    facts::{BTF_DIR, read_facts},
+    kallsyms,
+    knobs::{self, ChangedKnobs},
+    kvm, xenstore,
+};
 use xweave_wire::{
     LEASE,
     event::Kind,
@@ -23,26 +30,19 @@ use crate::{
     absent::without_absent,
     addresses::Addresses,
     attach::Watch,
-    background::Background,
     cancel::Cancel,
-    clock,
     drain::{Drain, Source},
     events::Events,
-    facts::{BTF_DIR, facts},
     hook,
-    knobs::{self, Changed},
-    kvm,
     lease::{Heard, Lease, STANDSTILL, descriptors},
     listeners::listeners,
     modules::ModuleWatch,
     output::{Output, tell},
     pages::{self, Watching},
     quiesce::wait_for_running_programs,
-    settings,
-    symbols::symbols,
+    settings_report::{release_settings, restore_settings},
     threads::threads,
     weaving::{State, Woven},
-    xenstore,
     xentrace::Xentrace,
 };
 
@@ -72,7 +72,7 @@ impl Default for Options {
 pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Options) -> Result<(), Error> {
     // Started as /proc/self/exe, it would be called `exe` in what is recorded of it. If it may not say so, it is.
     let _ = fs::write("/proc/self/comm", "xweave");
-    settings::restore_and_tell();
+    restore_settings();
     let output = Arc::new(Output::new(output));
     let lease = Lease::new(options.lease);
     let cancel = Arc::new(Cancel::default());
@@ -116,7 +116,7 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
     // Nobody hears any more: who still sends must not be waited for.
     output.close();
     drop(session);
-    settings::abandon();
+    release_settings();
     served.unwrap_or(Ok(()))
 }
 
@@ -125,7 +125,7 @@ fn exit() {
     tell(
         "no message from the controller, and the session does not end: the agent exits, which detaches its probes",
     );
-    settings::abandon();
+    release_settings();
     // SAFETY: ends the process at once; what other threads hold, the kernel takes back.
     unsafe { libc::_exit(1) }
 }
@@ -200,7 +200,7 @@ impl Recording {
 struct Session {
     output: Arc<Output>,
     /// Settings that are changed for an experiment: put back before what is woven is taken away, which may take long.
-    changed: Option<Changed>,
+    changed: Option<ChangedKnobs>,
     /// What Xen itself records. It ends before what is woven is taken away, too.
     xentrace: Option<Xentrace>,
     recording: Option<Recording>,
@@ -217,20 +217,20 @@ impl Session {
 
     fn answer(&mut self, request: Request) -> Result<Reply, Failure> {
         match request {
-            Request::DomainInfo => Ok(Reply::DomainInfo(Box::new(facts()))),
+            Request::DomainInfo => Ok(Reply::DomainInfo(Box::new(read_facts()))),
             Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
             Request::Clock => Ok(Reply::Clock(clock::sample())),
-            Request::Vms => Ok(Reply::Vms(kvm::vms())),
-            Request::Symbols(addresses) => Ok(Reply::Symbols(symbols(&addresses))),
+            Request::Vms => Ok(Reply::Vms(kvm::list_vms())),
+            Request::Symbols(addresses) => Ok(Reply::Symbols(kallsyms::find_symbols(&addresses))),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
             Request::Share { secret, emulated } => {
                 self.woven().map(|woven| Reply::Shared(woven.share(secret, emulated)))
             }
-            Request::XenMark(mark) => {
-                Ok(Reply::XenMarked { reason: xenstore::mark(mark).err().map(|error| error.to_string()) })
-            }
-            Request::XenGuests(marks) => Ok(match xenstore::marked(&marks) {
+            Request::XenMark(mark) => Ok(Reply::XenMarked {
+                reason: xenstore::write_mark(mark).err().map(|error| error.to_string()),
+            }),
+            Request::XenGuests(marks) => Ok(match xenstore::find_marked_domains(&marks) {
                 Ok(domids) => Reply::XenGuests { domids, reason: None },
                 Err(error) => {
                     Reply::XenGuests { domids: vec![None; marks.len()], reason: Some(error.to_string()) }
@@ -257,18 +257,18 @@ impl Session {
                 self.xentrace.iter_mut().for_each(Xentrace::stop);
                 self.set_state(State::Off)
             }
-            Request::Knobs => Ok(Reply::Knobs(knobs::states())),
+            Request::Knobs => Ok(Reply::Knobs(knobs::read_states())),
             Request::Set(settings) => {
                 if self.changed.is_some() {
                     return Err(misuse("settings are changed already"));
                 }
-                let (changed, states) = Changed::make(&settings)?;
+                let (changed, states) = ChangedKnobs::apply(&settings)?;
                 self.changed = Some(changed);
                 Ok(Reply::Knobs(states))
             }
             Request::Unset => {
                 let changed = self.changed.as_mut().ok_or_else(|| misuse("no settings are changed"))?;
-                changed.put_back()?;
+                changed.restore()?;
                 self.changed = None;
                 Ok(Reply::Done)
             }

@@ -7,9 +7,8 @@ use std::{
 };
 
 use libbpf_rs::{Map, MapCore, MapFlags};
+use xweave_system::pagemap::{Entry, Pagemap};
 use xweave_wire::message::{SHARED_PAGES, SHARING_GUESTS, SharingGuest};
-
-use crate::pagemap::{Entry, Pagemap};
 
 /// The prelude's table of a guest.
 pub(crate) const TABLE: &str = "xw_shared_flows";
@@ -43,7 +42,7 @@ pub(crate) fn prepare(table: &Map<'_>, secret: [u64; 2]) -> Result<Vec<u64>, Err
     let words: Vec<u8> = secret.into_iter().flat_map(u64::to_le_bytes).collect();
     table.update(&0u32.to_le_bytes(), &words, MapFlags::ANY)?;
     let mapped = Mapped::of(table).map_err(Error::Map)?;
-    let entries = Pagemap::own().and_then(|own| own.entries(mapped.0 as u64, SHARED_PAGES));
+    let entries = Pagemap::open_own().and_then(|own| own.read_entries(mapped.0 as u64, SHARED_PAGES));
     let physical = |entry: Entry| match entry.frame() {
         0 => Err(Error::Hidden),
         frame => Ok(frame * PAGE as u64),

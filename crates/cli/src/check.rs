@@ -6,13 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_access::IndexCache;
-use xweave_aspect::{Aspects, Diagnostic, Source};
-use xweave_code::Kernel;
 use xweave_report::{check, document};
 use xweave_weave::{
-    AspectInput, CodeIndex, Compiler, Domain, EventChoice, KernelFiles, Library, Options, PayloadKey, Peer,
-    PortableText, Role, Weaving, unseen_calls,
+    AspectInput, EventChoice, KernelFiles, Library, PayloadKey, Weaving,
+    check::{Check, CheckCaches, CheckError, NamedKernel},
 };
 
 use crate::{
@@ -72,18 +69,26 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let input = xweave_weave::read_aspects(&args.aspects, &args.expression, args.filter.as_deref());
     let AspectInput { sources, objects } = input.map_err(Failure::usage)?;
     let library = Library { own: &objects, ..xweave_programs::library() };
-    let cache = Cache::new()?;
+    let caches = CheckCaches::new(&xweave_weave::cache_directory().map_err(Failure::usage)?);
     let domains = if args.domain.is_empty() { vec!["host=live".to_owned()] } else { args.domain };
-    let domains = domains.iter().map(|text| Named::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    confine(&domains, &cache, args.compile.as_deref())?;
-    let kernels = domains.iter().map(Named::kernel).collect::<Result<Vec<_>, _>>()?;
+    let domains = domains.iter().map(|text| NamedKernel::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    confine(&domains, &caches, args.compile.as_deref())?;
+    let kernels = domains.iter().map(NamedKernel::read).collect::<Result<Vec<_>, _>>()?;
     let (found, errors) = match xweave_aspect::parse(sources.clone()) {
         Err(errors) => (Weaving::default(), errors),
         Ok(aspects) => {
-            let checked = Checked { aspects: &aspects, named: &domains, kernels: &kernels, cache: &cache };
-            let found = checked.find(&library, args.no_compile)?;
+            let check = Check {
+                aspects: &aspects,
+                named: &domains,
+                kernels: &kernels,
+                caches: &caches,
+                indexing: &|what| eprintln!("indexing {what} …"),
+            };
+            let found = check.find((!args.no_compile).then_some(&library))?;
             if let Some(file) = args.compile.as_deref().filter(|_| found.1.is_empty()) {
-                checked.compile(file, sources)?;
+                let bundle = check.compile(sources)?;
+                xweave_weave::write_bundle(file, bundle)
+                    .map_err(|error| Failure::Failed(error.to_string()))?;
             }
             found
         }
@@ -112,150 +117,22 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What is checked.
-struct Checked<'a> {
-    aspects: &'a Aspects,
-    named: &'a [Named<'a>],
-    kernels: &'a [Kernel],
-    cache: &'a Cache,
-}
-
-impl Checked<'_> {
-    fn peers(&self) -> Vec<Peer> {
-        self.named.iter().map(|of| Peer { name: of.name.clone(), role: Role::of(&of.name) }).collect()
-    }
-
-    /// What is known of the instructions of each domain's kernel, where that matters.
-    fn code(&self, peers: &[Peer]) -> Result<Vec<Vec<CodeIndex>>, Failure> {
-        let code = |(of, peer): (&Named<'_>, &Peer)| {
-            // Debug information tells lines, and which calls are inlined.
-            let needed = xweave_weave::needs_code(self.aspects, peers, peer) || of.files.have_debug_info();
-            if needed { of.code(self.cache) } else { Ok(Vec::new()) }
-        };
-        self.named.iter().zip(peers).map(code).collect()
-    }
-
-    fn domains<'d>(&'d self, code: &'d [Vec<CodeIndex>]) -> Vec<Domain<'d>> {
-        let parts = (1..=u8::MAX).zip(self.peers()).zip(self.kernels.iter().zip(code));
-        parts
-            .map(|((number, Peer { name, role }), (kernel, code))| Domain {
-                name,
-                role,
-                number,
-                kernel,
-                code,
-            })
-            .collect()
-    }
-
-    /// What would be woven, and mistakes: where there are any, nothing would.
-    fn find(&self, library: &Library<'_>, no_compile: bool) -> Result<(Weaving, Vec<Diagnostic>), Failure> {
-        let code = self.code(&self.peers())?;
-        let domains = self.domains(&code);
-        let found = if no_compile {
-            xweave_weave::resolve(self.aspects, &domains, 1)
-        } else {
-            // The sizes have no influence on what is compiled.
-            let cache = self.cache.objects.clone();
-            let options = Options { first_site: 1, buffer: 4096, flow_table: 1, cache, ..Options::default() };
-            xweave_weave::weave(self.aspects, &domains, &options, library)
-        };
-        let (mut found, errors) = match found {
-            Ok(mut found) => {
-                for (woven, of) in found.domains.iter().zip(self.named) {
-                    let symbols = of.files.symbols();
-                    let unseen = unseen_calls::diagnostics(woven, symbols.iter().map(String::as_str));
-                    found.warnings.extend(unseen);
-                }
-                (found, Vec::new())
-            }
-            Err(errors) => (Weaving::default(), errors),
-        };
-        found.warnings.splice(0..0, self.aspects.warnings.iter().cloned());
-        Ok((found, errors))
-    }
-
-    /// Writes the aspects, whose texts these are, and their programs into a file.
-    fn compile(&self, file: &Path, sources: Vec<Source>) -> Result<(), Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
-        let compiler = Compiler::find().map_err(|error| failed(&error))?;
-        let peers = self.peers();
-        let code = self.code(&peers)?;
-        let mut objects = Vec::new();
-        for domain in self.domains(&code) {
-            let text = PortableText::new(self.aspects, &peers, &[domain]);
-            let text = text.map_err(|said| {
-                let said: Vec<_> = said.iter().map(shown::diagnostic).collect();
-                Failure::Failed(said.join("\n"))
-            })?;
-            let Some(text) = text else { continue };
-            let object = text.compile(self.aspects, &compiler, &self.cache.objects);
-            let object = object.map_err(|error| failed(&error))?;
-            if !objects.contains(&object) {
-                objects.push(object);
-            }
-        }
-        xweave_weave::write_bundle(file, AspectInput { sources, objects }).map_err(|error| failed(&error))
-    }
-}
-
-/// Where what is made is kept.
-struct Cache {
-    /// Not where `record` has its own: what reads a file that somebody made must not write what is loaded into kernels, nor
-    /// what kernels are woven by.
-    objects: PathBuf,
-    /// For the same reason, that of the running kernel, too, is kept here, and not where `sites --live` keeps it.
-    indices: PathBuf,
-    /// Where that is: it is only read.
-    live: PathBuf,
-}
-
-impl Cache {
-    fn new() -> Result<Self, Failure> {
-        let folder = xweave_weave::cache_directory().map_err(Failure::usage)?;
-        Ok(Self {
-            objects: folder.join("check"),
-            indices: folder.join("sites"),
-            live: folder.join(IndexCache::LIVE),
-        })
-    }
-}
-
-/// What `--domain NAME=KERNEL` names.
-struct Named<'a> {
-    argument: &'a str,
-    name: String,
-    files: KernelFiles,
-}
-
-impl<'a> Named<'a> {
-    fn parse(argument: &'a str) -> Result<Self, Failure> {
-        let split = argument.split_once('=').filter(|(name, what)| !name.is_empty() && !what.is_empty());
-        let (name, what) = split.ok_or_else(|| {
-            Failure::Usage(format!("--domain {argument}: NAME=KERNEL is wanted, such as host=live"))
-        })?;
-        Ok(Self { argument, name: name.to_owned(), files: KernelFiles::named(what) })
-    }
-
-    fn kernel(&self) -> Result<Kernel, Failure> {
-        let kernel = self.files.kernel();
-        kernel.map_err(|error| Failure::Usage(format!("--domain {}: {error}", self.argument)))
-    }
-
-    /// What its instructions touch. The indices are kept.
-    fn code(&self, cache: &Cache) -> Result<Vec<CodeIndex>, Failure> {
-        let code = self.files.code(&cache.indices, &cache.live, &|what| eprintln!("indexing {what} …"));
-        code.map_err(|error| Failure::Usage(format!("--domain {}: {error}", self.name)))
-    }
-}
-
 /// Gives up what these domains, the compiler and the caches are not.
-fn confine(domains: &[Named<'_>], cache: &Cache, written: Option<&Path>) -> Result<(), Failure> {
+fn confine(domains: &[NamedKernel], caches: &CheckCaches, written: Option<&Path>) -> Result<(), Failure> {
     let live = domains.iter().any(|of| of.files == KernelFiles::Live);
     let files = domains.iter().flat_map(|of| of.files.paths());
-    let only = Only::reading(files.chain(live.then_some(&*cache.live).filter(|live| live.exists())));
+    let only = Only::reading(files.chain(live.then_some(&*caches.live).filter(|live| live.exists())));
     let only = only.starting(xweave_weave::find_clang());
-    let only = only.writing_in(&cache.objects).writing_in(&cache.indices);
+    let only = only.writing_in(&caches.objects).writing_in(&caches.indices);
     let only = written.into_iter().fold(only, Only::writing);
     if live { only.and_this_kernel() } else { only }.apply()
+}
+
+impl From<CheckError> for Failure {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Syntax(_) | CheckError::Kernel(..) | CheckError::Code(..) => Self::usage(error),
+            CheckError::NotPortable(_) | CheckError::Compile(_) => Self::Failed(error.to_string()),
+        }
+    }
 }

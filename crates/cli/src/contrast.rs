@@ -4,13 +4,13 @@ use std::{io::Write, process::ExitCode};
 
 use xweave_model::{Contrast, Spec};
 use xweave_report::{
-    View,
+    View, absent,
     contrast::{self, Sides},
-    document, losses, transactions,
+    document, losses, next, transactions,
 };
 use xweave_trace::Trace;
 
-use crate::{explain, failure::Failure, shown};
+use crate::{failure::Failure, shown};
 
 /// What is shown.
 pub struct Shown {
@@ -32,7 +32,8 @@ pub fn run(traces: &[Trace], spec: &Spec, how: &Shown) -> Result<ExitCode, Failu
         [] => return Ok(ExitCode::SUCCESS),
     };
     let contrast = contrast.map_err(|few| {
-        explain::too_few(&traces[few.run], spec, [few.found, few.least], "compare them", &few.outcome)
+        let sizes = [few.found, few.least];
+        Failure::Failed(absent::too_few(&traces[few.run], spec, sizes, "compare them", &few.outcome))
     })?;
     let printed = shown::print(|out| match how.json {
         true => document::contrast::write(out, &contrast, spec),
@@ -65,7 +66,7 @@ fn tables(
     writeln!(out, "\nOne of each, step by step:")?;
     let last = traces.len() - 1;
     for (at, side) in contrast.sides.iter().enumerate() {
-        let command = explain::command(&traces[at.min(last)], spec);
+        let command = next::explain_command(&traces[at.min(last)], spec);
         writeln!(out, "  {command} --id {}", transactions::id(side.example))?;
     }
     Ok(())

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use xweave_cost::comparison::{Method, Row};
+use xweave_cost::comparison::Method;
 use xweave_cost::document::{self, Measurement};
 use xweave_cost::microarchitecture::Identified;
-use xweave_cost::{
-    Comparison, Environment, Measured, Options, history, microarchitecture, published, summary, tables,
-};
+use xweave_cost::run::{self, Request, RunError, Selection};
+use xweave_cost::{Comparison, Environment, Options, history, microarchitecture, published, summary, tables};
 use xweave_interrupt as interrupt;
 use xweave_report::View;
 
@@ -138,22 +137,36 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             false => write!(out, "{}", tables::catalogue(view())),
         });
     }
-    known(&args.group)?;
-    let environments = environments(&args)?;
+    let selection = Selection { groups: args.group, form: args.form };
+    selection.check().map_err(Failure::usage)?;
+    let environments: Vec<Environment> = args.on.iter().map(|on| (*on).into()).collect();
+    if args.published && !environments.contains(&Environment::Native) {
+        return Err(Failure::Usage("--published compares native figures: add native to --on".into()));
+    }
     // Said before the time is spent on measuring.
     let identified =
         args.microarchitecture.map_or_else(microarchitecture::identify, microarchitecture::assume);
     let figures = if args.published { figures(&identified) } else { None };
     // What was started is ended first.
     interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
-    let mut run = measure(&args, &environments)?;
+    let options = Options {
+        cpu: args.cpu.unwrap_or_else(run::last_cpu),
+        rounds: args.rounds,
+        looped: args.looped,
+        world: args.world,
+        this_host: args.this_host,
+        count: args.count,
+        timeout: Duration::from_secs(args.timeout),
+    };
+    let run = run::run(&Request { environments, bare: args.bare, options }, &show)?;
     let processor = xweave_cost::processor();
     let tsc_hz = xweave_cost::tsc_hz();
+    let mut reasons = Vec::new();
     let changes = args.history.as_ref().and_then(|path| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let changes = history::remember(path, &run.measured, &processor, tsc_hz, now);
         // What was measured is shown all the same.
-        changes.map_err(|error| run.reasons.push(error.to_string())).ok()
+        changes.map_err(|error| reasons.push(error.to_string())).ok()
     });
     let comparison = Comparison { measured: run.measured };
     let native = comparison.measured.iter().find(|one| one.environment == Environment::Native);
@@ -165,8 +178,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         How::Paper => Method::Paper,
         How::Both => Method::Both,
     };
-    let mut rows = comparison.rows(method);
-    rows.retain(|row| wanted(row, &args));
+    let rows = selection.rows(&comparison, method);
 
     if args.json {
         let of = Measurement {
@@ -183,8 +195,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         shown::print(|out| xweave_report::document::write(out, &of.build()))?;
     } else {
         let mut text = summary::heading(&comparison, &processor, &identified);
-        // Who asks for some sees them.
-        let every = args.all || args.form.is_some() || !args.group.is_empty();
+        // Forms that were asked for are all shown.
+        let every = args.all || !selection.is_all();
         let table = if every { tables::all } else { tables::summary };
         text.push_str(&table(&comparison, &rows, view()));
         if let Some(beside) = beside.as_ref().filter(|_| figures.is_some()) {
@@ -203,27 +215,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Some(format!("{}: not measured to the end: {why}", one.environment))
     });
     let failed = run.failed.iter().map(|(environment, error)| format!("{environment}: {error}"));
-    let reasons: Vec<String> = failed.chain(given_up).chain(run.reasons).collect();
+    let reasons: Vec<String> = failed.chain(given_up).chain(reasons).collect();
     if reasons.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Failed(reasons.join("; "))) }
 }
 
 /// How tables are shown.
 fn view() -> View {
     View::of_stdout(140)
-}
-
-/// Where is measured, each once.
-fn environments(args: &Args) -> Result<Vec<Environment>, Failure> {
-    let mut environments: Vec<Environment> = Vec::new();
-    for on in &args.on {
-        if !environments.contains(&(*on).into()) {
-            environments.push((*on).into());
-        }
-    }
-    if args.published && !environments.contains(&Environment::Native) {
-        return Err(Failure::Usage("--published compares native figures: add native to --on".into()));
-    }
-    Ok(environments)
 }
 
 /// The published figures to compare with; says so if there are none.
@@ -241,74 +239,11 @@ fn figures(identified: &Identified) -> Option<&'static [published::Figure]> {
     figures
 }
 
-/// What came of measuring.
-struct Run {
-    measured: Vec<Measured>,
-    /// Where it could not be measured.
-    failed: Vec<(Environment, xweave_cost::Error)>,
-    /// What else went wrong.
-    reasons: Vec<String>,
-    /// Whether the user ended it: what was measured before is kept.
-    interrupted: bool,
-}
-
-fn measure(args: &Args, environments: &[Environment]) -> Result<Run, Failure> {
-    let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
-    let options = Options {
-        cpu: args.cpu.unwrap_or(last),
-        rounds: args.rounds,
-        looped: args.looped,
-        world: args.world.clone(),
-        this_host: args.this_host,
-        count: args.count,
-        timeout: Duration::from_secs(args.timeout),
-    };
-    let mut run = Run { measured: Vec::new(), failed: Vec::new(), reasons: Vec::new(), interrupted: false };
-    if let Some(console) = &args.bare {
-        run.measured.push(xweave_cost::read(console).map_err(Failure::usage)?);
-    }
-    let reference = xweave_cost::reference(&options).map_err(|e| Failure::Failed(e.to_string()))?;
-    for environment in environments {
-        match xweave_cost::measure(*environment, &options, reference, &show) {
-            Ok(one) => run.measured.push(one),
-            Err(xweave_cost::Error::Lab(xweave_lab::Error::Interrupted)) => {
-                run.interrupted = true;
-                break;
-            }
-            Err(error) => run.failed.push((*environment, error)),
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Bare(_) => Self::usage(error),
+            RunError::Reference(_) => Self::Failed(error.to_string()),
         }
-    }
-    Ok(run)
-}
-
-fn known(groups: &[String]) -> Result<(), Failure> {
-    let mut all: Vec<&str> = xweave_cost::forms().iter().map(|form| &*form.group).collect();
-    all.dedup();
-    match groups.iter().find(|group| !all.contains(&group.as_str())) {
-        None => Ok(()),
-        Some(unknown) => {
-            Err(Failure::Usage(format!("there is no group `{unknown}`; there are {}", all.join(", "))))
-        }
-    }
-}
-
-fn wanted(row: &Row, args: &Args) -> bool {
-    let form = &xweave_cost::forms()[row.form];
-    let name = args.form.as_ref().is_none_or(|pattern| xweave_text::matches(pattern, &form.name));
-    name && (args.group.is_empty() || args.group.contains(&form.group))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_that_is_not_is_named() {
-        assert!(known(&["arithmetic".into()]).is_ok());
-        let Err(Failure::Usage(message)) = known(&["arithmetics".into()]) else { panic!() };
-        assert!(
-            message.starts_with("there is no group `arithmetics`; there are arithmetic, logic"),
-            "{message}"
-        );
     }
 }

@@ -1,7 +1,6 @@
 //! `xweave explain`: where the time of transactions went.
 
 use std::{
-    collections::BTreeSet,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -10,14 +9,13 @@ use std::{
 use xweave_document::explain::Explain;
 use xweave_model::{Between, Census, Outcome, Slowest, Spec, Tally, Usage, explain, explanation::usual};
 use xweave_report::{
-    View,
+    View, absent,
     document::{
         self, divided,
         explain::{self as explained, Stream},
     },
     intervals, lives, losses, machines, mermaid, next, number, sizes, steps, transactions,
 };
-use xweave_text::{argument, nearest};
 use xweave_trace::Trace;
 
 use crate::{arguments, confinement::Only, failure::Failure, shown, told, trust::Owner};
@@ -27,9 +25,6 @@ const WIDE: u16 = 160;
 
 /// Programs whose processes are told of.
 const PROGRAMS: usize = 10;
-
-/// Functions and advice that are listed where there is none of the name that was given.
-const NAMES: usize = 24;
 
 /// Break down the time of transactions: threads, disks, locks, connections, vCPUs
 ///
@@ -141,7 +136,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         _ if outcome.transactions == 0 && machines.is_none() => Err(none(&trace, &spec, &outcome)),
         Some(wanted) if !found => Err(Failure::Failed(format!(
             "{dir} has no transaction {wanted} of the kind {spec}: {} --json lists all",
-            command(&trace, &spec)
+            next::explain_command(&trace, &spec)
         ))),
         _ => whole,
     }
@@ -165,101 +160,9 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
     Failure::unless_whole(&usage.damaged)
 }
 
-/// That a trace has no transactions of the kind that it was asked for, and what it has.
+/// Fails with what the trace has instead of transactions of that kind.
 pub fn none(trace: &Trace, spec: &Spec, outcome: &Outcome) -> Failure {
-    Failure::Failed(format!(
-        "{} has no transactions of the kind {spec} that began and ended in it{}",
-        trace.dir().display(),
-        instead(trace, spec, outcome)
-    ))
-}
-
-/// That it has fewer than it takes to do something with them, which stands after "to".
-pub fn too_few(
-    trace: &Trace,
-    spec: &Spec,
-    [found, least]: [usize; 2],
-    to: &str,
-    outcome: &Outcome,
-) -> Failure {
-    if found == 0 {
-        return none(trace, spec, outcome);
-    }
-    let (dir, command) = (trace.dir().display(), command(trace, spec));
-    Failure::Failed(format!(
-        "{dir} has {found} of the kind {spec}: to {to} it takes at least {least}; record for longer, or see each with \
-         {command} --limit {found}"
-    ))
-}
-
-/// What a trace has, if not the transactions that it was asked for.
-fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
-    if matches!(spec, Spec::Call(..)) && trace.manifest().key.is_none() {
-        return "; calls are known by a key in their messages: record with --key, for example line:Call-ID"
-            .to_owned();
-    }
-    if let Some(uncertain) = losses::uncertain(outcome) {
-        return format!("; {uncertain}");
-    }
-    if let Some(unanswered) = losses::unanswered(outcome) {
-        return format!("; {unanswered}");
-    }
-    let census = Census::of(trace);
-    let listed =
-        |names: Vec<String>, none: &str| if names.is_empty() { none.to_owned() } else { names.join(", ") };
-    let (Spec::Between(between), Some(passed)) = (spec, &outcome.passed) else {
-        let none = "none of any kind, but perhaps between:FROM..TO";
-        return format!("; it has: {}", listed(machines::kinds(&census), none));
-    };
-    let called: Vec<&str> = census.events.iter().chain(&census.sites).map(String::as_str).collect();
-    let mut said = String::new();
-    for (place, times) in between.places().iter().zip(passed.iter().copied()) {
-        let domain =
-            place.domain.as_ref().filter(|name| !trace.manifest().domains.iter().any(|d| d.name == **name));
-        said += &match (times, domain) {
-            (0, Some(domain)) => format!("; there is no domain {domain}"),
-            (0, None) if called.contains(&&*place.name) => format!("; {place} happened, but not so"),
-            (0, None) => {
-                let near = nearest(&place.name, called.iter().copied(), 3);
-                let did = if near.is_empty() {
-                    String::new()
-                } else {
-                    format!(": did you mean {}?", near.join(", "))
-                };
-                format!("; {place} did not happen{did}")
-            }
-            (times, _) => format!("; {place} happened {times} times"),
-        };
-    }
-    if passed.contains(&0) {
-        let events = listed(census.events.into_iter().collect(), "no events");
-        return format!("{said}. It has events ({events}) and functions and advice ({})", some(census.sites));
-    }
-    let never = outcome.reached.iter().flatten().position(|reached| *reached == 0).unwrap_or_default();
-    match between.places().get(never) {
-        Some(place) if never > 1 => {
-            format!(
-                "{said}; {place} never of what had passed those before: see several points in docs/explain.md"
-            )
-        }
-        _ => format!("{said}, never of one and the same: see by=KEY in docs/explain.md"),
-    }
-}
-
-/// The first of some names, and how many more there are.
-fn some(names: BTreeSet<String>) -> String {
-    let more = names.len().saturating_sub(NAMES);
-    let first: Vec<_> = names.into_iter().take(NAMES).collect();
-    match (first.is_empty(), more) {
-        (true, _) => "none".to_owned(),
-        (_, 0) => first.join(", "),
-        _ => format!("{} and {more} more", first.join(", ")),
-    }
-}
-
-/// The command that explains such transactions.
-pub fn command(trace: &Trace, spec: &Spec) -> String {
-    format!("xweave explain {} --transaction {}", next::argument_of(trace), argument(&spec.to_string()))
+    Failure::Failed(absent::no_transactions(trace, spec, outcome))
 }
 
 /// What came of printing.
@@ -298,7 +201,7 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
         let slowest = slowest.into_vec();
         if !slowest.is_empty() {
             writeln!(out, "The slowest:\n{}", transactions::table(&slowest, &outcome.objects, view))?;
-            let command = command(trace, spec);
+            let command = next::explain_command(trace, spec);
             writeln!(out, "Step by step: {command} --id {}", transactions::id(slowest[0].id))?;
             if !args.all {
                 let parts = number::counted(totals.parts() as u64, "part", "parts");

@@ -1,17 +1,19 @@
 //! `xweave export`: a trace for the viewers of others.
 
 use std::{
-    fs,
-    io::{self, BufWriter, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use xweave_export::{Phase, Written, document as own, perfetto, summary};
+use xweave_export::{
+    Phase, Written, document as own,
+    file::{self, FileError},
+    summary,
+};
 use xweave_flow::Join;
-use xweave_guard::private::{self, Found, Growing};
 use xweave_model::{Spec, explanation::usual};
 use xweave_report::{document, next, number::count};
 use xweave_trace::Trace;
@@ -61,10 +63,10 @@ enum Viewer {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Viewer::Perfetto = args.to;
-    let output = args.output.clone().unwrap_or_else(|| beside(&args.trace));
+    let output = args.output.clone().unwrap_or_else(|| file::default_name(&args.trace));
     Only::reading([&*args.trace]).writing(&output).apply()?;
     let trace = args.owner.open_telling(&args.trace)?;
-    refuse_existing(&output, args.owner.forced())?;
+    file::check(&output, args.owner.forced())?;
     let with_events = trace.has_events();
     if !with_events && !trace.has_flows() {
         return Err(Failure::Usage(nothing(&trace)));
@@ -90,47 +92,27 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// In this folder, called after the trace.
-fn beside(trace: &Path) -> PathBuf {
-    let whole = fs::canonicalize(trace).unwrap_or_else(|_| trace.to_owned());
-    let mut name = whole.file_name().unwrap_or("trace".as_ref()).to_owned();
-    name.push(".pftrace");
-    name.into()
-}
-
-fn refuse_existing(output: &Path, forced: bool) -> Result<(), Failure> {
-    let (file, other) = ("replace it with --force, or name another file with -o", "name a file with -o");
-    match (private::look_at(output), forced) {
-        (None, _) | (Some(Found::File), true) => Ok(()),
-        (Some(Found::File), false) => {
-            Err(Failure::Usage(format!("{} exists already: {file}", output.display())))
-        }
-        (Some(Found::Other), _) => {
-            Err(Failure::Usage(format!("{} is there, and is no file: {other}", output.display())))
-        }
-    }
-}
-
 fn nothing(trace: &Trace) -> String {
     let dir = trace.dir().display();
     let without_flows = next::instead_of_flows(trace).unwrap_or_else(|| format!("{dir} has no flows"));
     format!("{without_flows}; it has no events either, so that there is nothing to see")
 }
 
-/// Writes the file, whole or not at all.
+/// Writes the file, with a progress bar on a terminal.
 fn write(trace: &Trace, spec: Option<&Spec>, output: &Path) -> Result<Written, Failure> {
-    let cannot = |error: &dyn std::fmt::Display| {
-        Failure::Failed(format!("cannot write {}: {error}; name another file with -o", output.display()))
-    };
-    let mut file =
-        BufWriter::with_capacity(1 << 18, Growing::create(output).map_err(|error| cannot(&error))?);
     let bar = Bar::new(trace);
-    let written = perfetto(trace, || Join::of(trace), spec, &mut file, &mut |phase| bar.show(phase));
+    let written = file::write_perfetto(trace, || Join::of(trace), spec, output, &mut |phase| bar.show(phase));
     bar.0.finish_and_clear();
-    let written = written.map_err(|error| cannot(&error))?;
-    let file = file.into_inner().map_err(|error| cannot(&error))?;
-    file.finish().map_err(|error| cannot(&error))?;
-    Ok(written)
+    Ok(written?)
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Exists(_) | FileError::NoFile(_) => Self::usage(error),
+            FileError::Write { .. } => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 /// How far it is, on a terminal.
@@ -151,32 +133,5 @@ impl Bar {
             Phase::Events(done) => format!("writing events: {} of {}", count(done), count(self.1)),
             Phase::Transactions(done) => format!("writing transactions: {}", count(done)),
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_there_stays_unless_it_is_a_file_and_that_is_forced() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("trace.pftrace");
-        assert!(refuse_existing(&file, false).is_ok());
-        fs::write(&file, "old").unwrap();
-        let refused = refuse_existing(&file, false);
-        assert!(matches!(refused, Err(Failure::Usage(said)) if said.contains("--force")));
-        assert!(refuse_existing(&file, true).is_ok());
-        assert!(refuse_existing(dir.path(), true).is_err());
-        std::os::unix::fs::symlink(&file, dir.path().join("link")).unwrap();
-        assert!(refuse_existing(&dir.path().join("link"), true).is_err());
-    }
-
-    #[test]
-    fn a_file_without_a_name_is_called_after_the_trace() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("before")).unwrap();
-        assert_eq!(beside(&dir.path().join("before/.")), Path::new("before.pftrace"));
-        assert_eq!(beside(Path::new("/")), Path::new("trace.pftrace"));
     }
 }

@@ -12,11 +12,10 @@ use xweave_flow::{
     exchange,
 };
 use xweave_report::{
-    View, closing, document, exchanges,
+    View, absent, closing, document, exchanges,
     hops::{self, Steps},
     kinds, next, places, segments,
 };
-use xweave_text as text;
 use xweave_trace::Trace;
 
 use crate::{arguments, confinement::Only, failure::Failure, joining, shown, told, trust::Owner};
@@ -187,7 +186,7 @@ fn by_stored_value(
     args: &Args,
 ) -> Result<ExitCode, Failure> {
     if groups.groups.is_empty() {
-        return Err(Failure::Failed(no_value(trace, by)));
+        return Err(Failure::Failed(absent::no_value(trace, by)));
     }
     if args.json {
         return shown::only(|out| document::flows::write_by_value(out, flows.summary(), by, groups));
@@ -198,21 +197,6 @@ fn by_stored_value(
         writeln!(out, "{}", xweave_report::by_value::table(groups, by, most, view))?;
         write!(out, "{}", closing::line(flows.summary(), view))
     })
-}
-
-/// That no flow has such a value, and which there are, those that may have been meant first.
-fn no_value(trace: &Trace, by: &str) -> String {
-    let mut names: Vec<&str> =
-        trace.sites().iter().flat_map(|site| &site.values).map(String::as_str).collect();
-    names.push("connection");
-    names.sort_unstable();
-    names.dedup();
-    let near = text::nearest(by, names.iter().copied(), 1);
-    let (dir, there) = (trace.dir().display(), names.join(", "));
-    match &near[..] {
-        [near, ..] => format!("no flow in {dir} has a value called {by}: {near}? There are {there}"),
-        [] => format!("no flow in {dir} has a value called {by}: there are {there}"),
-    }
 }
 
 fn tables(flows: &Flows, args: &Args, out: &mut impl Write) -> io::Result<()> {

@@ -1,16 +1,19 @@
 //! `xweave merge`: memory that guests hold twice.
 
-mod asking;
 mod doctor;
-mod estimating;
-mod merging;
-mod releasing;
+mod dry_run;
+mod guests;
+mod release;
+mod run;
 mod status;
 mod ways;
 
-use std::{process::ExitCode, time::Duration};
+use std::{fmt::Display, process::ExitCode, time::Duration};
 
-use xweave_merge::{Host, Status, reserve::HowMuch};
+use xweave_merge::{
+    reserve::HowMuch,
+    run::{Options, Schedule},
+};
 
 use crate::{arguments::duration, failure::Failure};
 
@@ -58,13 +61,13 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size, requires = "every")]
     below: Option<u64>,
     /// Hold so much of what is given back, until memory gets short, for what guests write to of it: 25%, 2G
-    #[arg(long, value_name = "SIZE", value_parser = how_much, requires = "every")]
+    #[arg(long, value_name = "SIZE", requires = "every")]
     reserve: Option<HowMuch>,
     /// Have KSM merge pages of each NUMA node among themselves only: no guest reads another node's memory for it
     #[arg(long, conflicts_with = "dry_run")]
     numa_local: bool,
     #[command(flatten)]
-    asked: asking::Args,
+    guests: guests::Args,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -73,62 +76,31 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Doctor(doctor::Args),
-    Release(releasing::Args),
+    Release(release::Args),
     Status(status::Args),
 }
 
-/// Reads how much of what is given back is held: a part of it, or bytes.
-fn how_much(text: &str) -> Result<HowMuch, String> {
-    let wrong = || format!("`{text}` is no part of what is given back, nor a size: write 25%, or 2G");
-    match text.strip_suffix('%') {
-        Some(percent) => match percent.parse() {
-            Ok(of @ 1..=100) => Ok(HowMuch::Percent(of)),
-            _ => Err(wrong()),
-        },
-        None => xweave_text::parse_size(text).map(HowMuch::Bytes).map_err(|_| wrong()),
-    }
-}
-
-/// This host's virtual machines, and what of their memory KSM may merge.
-fn host() -> Result<Host, Failure> {
-    Host::look(&xweave_agent::vms()).map_err(|error| {
-        Failure::Failed(format!(
-            "cannot read the mappings of a virtual machine's process: {error}: run it as root"
-        ))
-    })
-}
-
-/// What of that is merged now.
-fn merged(host: &Host) -> Result<Status, Failure> {
-    Status::look(host).map_err(|error| {
-        Failure::Failed(format!("what is merged cannot be read: /proc/kpageflags: {error}: run it as root"))
-    })
+fn failed(error: impl Display) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         Some(What::Doctor(args)) => doctor::run(&args),
-        Some(What::Release(args)) => releasing::run(&args),
+        Some(What::Release(args)) => release::run(&args),
         Some(What::Status(args)) => status::run(&args),
-        None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
+        None if args.dry_run => dry_run::run(&args.guests, args.contents, args.json),
         None => {
-            let times = merging::Times { every: args.every, below: args.below, reserve: args.reserve };
-            merging::run(&args.asked, &args.ways, times, args.numa_local, args.json)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reserve_is_a_part_or_a_size() {
-        assert_eq!(["25%", "100%"].map(how_much), [Ok(HowMuch::Percent(25)), Ok(HowMuch::Percent(100))]);
-        assert_eq!(how_much("2G"), Ok(HowMuch::Bytes(2 << 30)));
-        for wrong in ["", "%", "0%", "101%", "-1%", "2.5%", "G", "1T"] {
-            assert!(how_much(wrong).is_err_and(|said| said.contains(&format!("`{wrong}`"))));
+            let options = Options {
+                allowed: args.ways.allowed(&args.guests.names())?,
+                query: args.guests.query(false, true)?,
+                same_by: args.guests.same_by(),
+                schedule: Schedule { every: args.every, below: args.below },
+                reserve: args.reserve,
+                numa_local: args.numa_local,
+            };
+            run::run(options, &args.guests, args.json)
         }
     }
 }

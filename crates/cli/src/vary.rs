@@ -1,7 +1,7 @@
 //! `xweave vary`: why response time varies, and what a remedy changes.
 
+mod experiment;
 mod finding;
-mod trying;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -20,7 +20,7 @@ use crate::{failure::Failure, trust::Owner};
 /// in random order. The answer is by how much each setting changes the response time of requests, what kept them, and
 /// CPU use, with confidence intervals. All settings are put back afterwards, also after Ctrl-C or a crash.
 #[derive(clap::Args)]
-#[command(after_help = format!("{}{}", finding::HELP, trying::HELP))]
+#[command(after_help = format!("{}{}", finding::HELP, experiment::HELP))]
 pub struct Args {
     /// A trace directory; or that of an experiment, to be looked at again
     #[arg(value_name = "DIR")]
@@ -33,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     finding: finding::Args,
     #[command(flatten)]
-    trying: trying::Args,
+    experiment: experiment::Args,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -41,10 +41,10 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let Args { dir, owner, transaction, finding, trying, json } = args;
+    let Args { dir, owner, transaction, finding, experiment, json } = args;
     match dir {
-        None => trying::run(trying, transaction, json),
-        Some(dir) if Experiment::is_at(&dir) => trying::evaluate(&dir, &owner, transaction, json),
+        None => experiment::run(experiment, transaction, json),
+        Some(dir) if Experiment::is_at(&dir) => experiment::evaluate(&dir, &owner, transaction, json),
         Some(dir) => finding::run(&dir, &owner, transaction, finding, json),
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Modules: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`mod@line`] reads what
 //! image and process report, [`measured`] puts it together; [`counted`] reads the hypervisor's own trace; [`environment`] is where they run, and `measure` runs them
-//! there; [`comparison`] holds environments beside each other, [`tables`] show it to people, with a [`summary`] around them; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
+//! there, one after the other in a [`run`]; [`comparison`] holds environments beside each other, [`tables`] show it to people, with a [`summary`] around them; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
 //! has others' figures, and [`microarchitecture`] tells whose; [`document`] is all of it as JSON.
 //!
 //! ```no_run
@@ -34,6 +34,7 @@ pub mod microarchitecture;
 mod place;
 mod process;
 pub mod published;
+pub mod run;
 pub mod summary;
 pub mod table;
 pub mod tables;

@@ -9,11 +9,12 @@
 //! Modules: `counts` is what was written, `packets` encodes it with Perfetto's own schema, `interned` names what is
 //! said often, `lanes` gives what overlaps tracks of its own; `domains` is what the trace was recorded of; `scheduling`,
 //! `vcpus` and `losses` are of its events, `threads` knows what threads are called; `flows` and `transactions` are what
-//! was found in it. [`summary`] and [`document`] say what was written.
+//! was found in it. [`mod@file`] is the file that all that goes to. [`summary`] and [`document`] say what was written.
 
 mod counts;
 pub mod document;
 mod domains;
+pub mod file;
 mod flows;
 mod interned;
 mod lanes;

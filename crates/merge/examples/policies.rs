@@ -24,7 +24,6 @@ use std::{
 };
 
 use clap::{Parser, ValueEnum};
-use xweave_agent::ksm::{Counted, Directed, MOST_AT_A_TIME};
 use xweave_merge::{
     Allowed, Host, SameBy, Slots, Status,
     direct::{self, Work},
@@ -33,6 +32,7 @@ use xweave_merge::{
     tree::Guest,
 };
 use xweave_record::{Caches, DomainCache, DomainSpec};
+use xweave_system::ksm::{Counters, Directed, MAX_PAGES_TO_SCAN};
 use xweave_wire::pages::{Files, PAGE};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -82,7 +82,7 @@ fn main() -> Result<()> {
     }
     let args = Args::parse();
     let slots = Slots::read()?;
-    let host = Host::look(&xweave_agent::vms())?;
+    let host = Host::read()?;
     let mut run = Run {
         begun: Instant::now(),
         before: scanned()?,
@@ -114,7 +114,9 @@ fn memory(slots: &Slots, pid: u32) -> Vec<(u32, Range)> {
 }
 
 fn scanned() -> Result<u64> {
-    Counted::now()?.pages_scanned.ok_or_else(|| "this kernel does not count KSM's visits (Linux 6.6)".into())
+    Counters::read()?
+        .pages_scanned
+        .ok_or_else(|| "this kernel does not count KSM's visits (Linux 6.6)".into())
 }
 
 struct Run {
@@ -186,7 +188,7 @@ impl Run {
                 self.tell(status()?.saved)?;
             }
         }
-        Ok(directed.end()?)
+        Ok(directed.restore()?)
     }
 
     /// What guests say that they have cached: they are asked over one connection, and tell what has changed.
@@ -227,8 +229,12 @@ impl Run {
             self.first += 2 * new.len() as u64;
             marked.extend(new);
             let all = marked.len() as u64;
-            let work =
-                Work { at_a_time: MOST_AT_A_TIME, marked: all, wanted: all, limit: Duration::from_secs(300) };
+            let work = Work {
+                at_a_time: MAX_PAGES_TO_SCAN,
+                marked: all,
+                wanted: all,
+                limit: Duration::from_secs(300),
+            };
             direct::until_merged(&work, || false, || Ok(status()?.merged()))?;
             let now = status()?;
             pace.looked(left(now.merged(), &marked));
@@ -251,7 +257,7 @@ impl Run {
                 same_by: SameBy::Path,
                 allowed: Allowed { inject: true, ..Allowed::default() },
             };
-            let host = Host::look(&xweave_agent::vms())?;
+            let host = Host::read()?;
             let made = merging::merge(&asked, &host, Some(&mut pace), || false)?;
             if made.taken.made > 0 {
                 self.first += 2 * made.marked.saturating_sub(pages);
@@ -266,7 +272,8 @@ impl Run {
 
 /// What is merged now, of all that is marked.
 fn status() -> io::Result<Status> {
-    Status::look(&Host::look(&xweave_agent::vms())?)
+    let host = Host::read().map_err(io::Error::other)?;
+    Status::read(&host).map_err(io::Error::other)
 }
 
 /// Of each process, in ranges.

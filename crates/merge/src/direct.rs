@@ -5,9 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_agent::ksm::{Counted, Directed, MOST_AT_A_TIME, NodesError, WithinNodes};
+use xweave_system::ksm::{Counters, Directed, MAX_PAGES_TO_SCAN, NodesError, WithinNodes};
 
-use crate::merged::LookError;
+use crate::{
+    host::{Host, HostError},
+    merged::LookError,
+};
 
 /// How often KSM is woken where it may be asleep, and its counters are looked at.
 const EVERY: Duration = Duration::from_millis(10);
@@ -21,7 +24,7 @@ const PASSES: usize = 4;
 /// What KSM is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Pages that it visits at a time ([`MOST_AT_A_TIME`] at most).
+    /// Pages that it visits at a time ([`MAX_PAGES_TO_SCAN`] at most).
     pub at_a_time: u64,
     /// Pages that are marked for it.
     pub marked: u64,
@@ -55,7 +58,7 @@ pub fn until_merged(
     ended: impl Fn() -> bool,
     mut merged: impl FnMut() -> Result<u64, LookError>,
 ) -> Result<Taken, String> {
-    let counted = || Counted::now().map_err(|error| format!("KSM's counters cannot be read: {error}"));
+    let counted = || Counters::read().map_err(|error| format!("KSM's counters cannot be read: {error}"));
     let begun = Instant::now();
     let cpu = ksmd();
     // It begins at once.
@@ -88,7 +91,7 @@ pub fn until_merged(
             break;
         }
     }
-    directed.end()?;
+    directed.restore()?;
     let scanned = counted()?.pages_scanned.zip(first.pages_scanned);
     taken.visited =
         scanned.map_or(taken.passes.len() as u64 * work.marked, |(last, first)| last.saturating_sub(first));
@@ -120,6 +123,15 @@ pub fn within_nodes(ended: impl Fn() -> bool) -> Result<WithinNodes, String> {
     })
 }
 
+/// Ends merging within NUMA nodes only. Returns whether KSM goes on with it, as it does while pages are merged.
+///
+/// # Errors
+/// This host's virtual machines cannot be read.
+pub fn leave_nodes(within: WithinNodes) -> Result<bool, HostError> {
+    drop(within);
+    Ok(Host::read()?.ksm.is_some_and(|ksm| !ksm.merge_across_nodes))
+}
+
 /// Has KSM merge across NUMA nodes again, where it was made to merge within them only and nothing is merged any more.
 ///
 /// # Errors
@@ -127,22 +139,22 @@ pub fn within_nodes(ended: impl Fn() -> bool) -> Result<WithinNodes, String> {
 pub fn across_nodes(ended: impl Fn() -> bool) -> Result<(), String> {
     if WithinNodes::is_left() {
         notice(ended)?;
-        xweave_agent::restore_settings();
+        xweave_system::restore_settings();
     }
     Ok(())
 }
 
 /// Has KSM visit all that is marked, so that it knows what is not merged any more.
 fn notice(ended: impl Fn() -> bool) -> Result<(), String> {
-    let counted = || Counted::now().map_err(|error| format!("KSM's counters cannot be read: {error}"));
+    let counted = || Counters::read().map_err(|error| format!("KSM's counters cannot be read: {error}"));
     let (begun, first) = (Instant::now(), counted()?);
-    let mut directed = Directed::begin(MOST_AT_A_TIME)?;
+    let mut directed = Directed::begin(MAX_PAGES_TO_SCAN)?;
     loop {
         let now = counted()?;
         // The first pass may begin in the middle. Where nothing is marked there is none.
         let is_through = now.pages_shared == 0 || now.full_scans >= first.full_scans + WHOLE;
         if is_through || begun.elapsed() >= NOTICES || ended() {
-            return directed.end();
+            return directed.restore();
         }
         directed.wake()?;
         thread::sleep(EVERY);

@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use xweave_system::kvm;
 use xweave_wire::message::{BackEnd, Vm};
 
 use crate::{maps::Line, mark::Range, nodes};
@@ -128,12 +129,21 @@ impl Why {
     }
 }
 
+/// Memory of this host's virtual machines cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the mappings of a virtual machine's process: {0}: run it as root")]
+pub struct HostError(#[from] io::Error);
+
 impl Host {
-    /// This machine, which runs these.
+    /// Reads KSM's state and the memory of all virtual machines of this host. A virtual machine that has ended is left out.
     ///
     /// # Errors
-    /// A process's mappings may not be read; one that has ended is left out.
-    pub fn look(vms: &[Vm]) -> io::Result<Self> {
+    /// The mappings of a virtual machine's process cannot be read.
+    pub fn read() -> Result<Self, HostError> {
+        Ok(Self::read_vms(&kvm::list_vms())?)
+    }
+
+    fn read_vms(vms: &[Vm]) -> io::Result<Self> {
         let number = |file: &str| fs::read_to_string(Path::new(KSM).join(file)).ok()?.trim().parse().ok();
         let ksm = number("run").map(|run| Ksm {
             run,
@@ -393,7 +403,7 @@ mod tests {
             return;
         }
         let vm = Vm { pid: std::process::id(), ..Vm::default() };
-        let host = Host::look(&[vm]).unwrap();
+        let host = Host::read_vms(&[vm]).unwrap();
         assert!(host.ksm.is_some() && host.vms[0].mergeable >= 40 << 20, "{host:?}");
         let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();
         assert!(host.vms[0].mappings.abs_diff(mappings) < 20 && host.most_mappings > 1000, "{host:?}");
@@ -402,7 +412,7 @@ mod tests {
     #[test]
     fn this_process_is_no_machine_and_one_that_has_ended_is_left_out() {
         let vm = |pid| Vm { pid, comm: "qemu".into(), ..Vm::default() };
-        let host = Host::look(&[vm(std::process::id()), vm(u32::MAX)]).unwrap();
+        let host = Host::read_vms(&[vm(std::process::id()), vm(u32::MAX)]).unwrap();
         assert_eq!(host.vms.len(), 1);
         assert_eq!(host.vms[0].name, "qemu");
         assert!(host.may_merge(std::process::id()).is_some() && host.may_merge(u32::MAX).is_none());

@@ -11,6 +11,9 @@
 //! marked: [`mark`] has the process do it, [`qmp`] asks QEMU. [`direct`] has KSM look, [`merged`] says what it has put together,
 //! and [`outcome`] what came of it all; [`merging`] does these in turn, [`status`] says what is merged at any time, and
 //! [`reserve`] holds memory for what guests write to of it.
+//!
+//! [`run`] does all that as often as it is scheduled, with the answers that [`page_cache_query`] collects from the guests;
+//! [`release`] undoes it.
 
 pub mod direct;
 pub mod estimate;
@@ -21,9 +24,12 @@ pub mod merged;
 pub mod merging;
 pub mod nodes;
 pub mod outcome;
+pub mod page_cache_query;
 pub mod plan;
 pub mod qmp;
+pub mod release;
 pub mod reserve;
+pub mod run;
 pub mod slots;
 pub mod status;
 pub mod tree;

@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, fs::File, io, os::unix::fs::FileExt};
 
-use xweave_agent::pagemap::Pagemap;
+use xweave_system::pagemap::Pagemap;
 use xweave_wire::pages::PAGE;
 
 use crate::{host::has_ended, plan::Plan};
@@ -98,10 +98,10 @@ impl Pages {
 
     /// Of each of these addresses of a process, in order and each a page's: the frame, if KSM has merged it; 0 otherwise.
     pub(crate) fn merged(&self, pid: u32, addresses: &[u64]) -> io::Result<Vec<u64>> {
-        let pagemap = Pagemap::of(pid)?;
+        let pagemap = Pagemap::open(pid)?;
         let mut frames = Vec::with_capacity(addresses.len());
         for run in addresses.chunk_by(|one, next| *next == one + PAGE).flat_map(|run| run.chunks(AT_ONCE)) {
-            for entry in pagemap.entries(run[0], run.len())? {
+            for entry in pagemap.read_entries(run[0], run.len())? {
                 let frame = if entry.is_exclusive() { 0 } else { entry.frame() };
                 frames.push(if frame > 0 && self.is_ksms(frame)? { frame } else { 0 });
             }

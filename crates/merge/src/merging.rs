@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use xweave_agent::ksm::MOST_AT_A_TIME;
+use xweave_system::ksm::MAX_PAGES_TO_SCAN;
 use xweave_wire::pages::PAGE;
 
 use crate::{
@@ -172,7 +172,7 @@ pub fn merge(
     let marked = plan.guests.iter().zip(wanted).map(|(guest, wanted)| wanted.mark(guest, allowed, &ended));
     let marked = marked.collect::<Result<Vec<Marked>, MergeError>>()?;
     let work = Work {
-        at_a_time: MOST_AT_A_TIME,
+        at_a_time: MAX_PAGES_TO_SCAN,
         marked: marked.iter().map(|of| of.pages).sum(),
         wanted: all,
         limit: LIMIT,

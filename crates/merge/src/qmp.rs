@@ -14,7 +14,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use xweave_agent::command_line::{CommandLine, Monitor};
+use xweave_system::command_line::{CommandLine, Monitor};
 use xweave_text::{argument, printable};
 
 use client::Client;
@@ -142,7 +142,7 @@ impl Qemu<'_> {
         if let Some(path) = self.socket {
             return Client::connect(path, None, ANSWERS_WITHIN, ended);
         }
-        let line = CommandLine::of(self.pid);
+        let line = CommandLine::read(self.pid);
         let mut why = QmpError::NoSocket(self.pid);
         for monitor in line.monitors().into_iter().take(SOCKETS) {
             match monitor {
@@ -170,7 +170,7 @@ impl Qemu<'_> {
 /// By what command libvirt has QEMU mark a guest's memory: for each part of it.
 fn virsh(line: &CommandLine) -> String {
     let name = Some(line.name()).filter(|name| !name.is_empty()).unwrap_or_else(|| "GUEST".to_owned());
-    let mut memory = line.memory();
+    let mut memory = line.memory_backends();
     memory.truncate(BACKENDS);
     if memory.is_empty() {
         memory.push("pc.ram".to_owned());

@@ -17,7 +17,7 @@ use std::{
 
 use held::{Held, Part};
 use policy::Policy;
-pub use policy::{HowMuch, State};
+pub use policy::{HowMuch, HowMuchError, State};
 use shortage::Shortage;
 
 use crate::host;

@@ -40,12 +40,17 @@ pub struct OfVm {
     pub merged: u64,
 }
 
+/// Merged pages cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("what is merged cannot be read: /proc/kpageflags: {0}: run it as root")]
+pub struct StatusError(#[from] io::Error);
+
 impl Status {
-    /// As it is now: looks at each page that is marked.
+    /// Reads the state of each page that is marked. A virtual machine that has ended is left out.
     ///
     /// # Errors
-    /// Only root may look. A machine that has ended is left out.
-    pub fn look(host: &Host) -> io::Result<Self> {
+    /// This process is not root.
+    pub fn read(host: &Host) -> Result<Self, StatusError> {
         let pages = Pages::open()?;
         let (available, mut stays) = (host::available(), HashSet::new());
         let mut status = Self { ksm: host.ksm, available, ..Self::default() };

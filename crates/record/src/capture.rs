@@ -374,7 +374,7 @@ impl<'p> Capture<'p> {
             self.sessions.iter_mut().for_each(Session::cut);
         }
         // One that was killed has left the kernel's settings as it needed them.
-        xweave_agent::restore_settings();
+        xweave_system::restore_settings();
     }
 
     /// Leaves the agents to themselves, and says which of them are still there.

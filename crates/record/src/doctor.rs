@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use xweave_agent::{StaleSettings, facts, restore_settings};
+use xweave_system::{StaleSetting, read_facts, restore_settings};
 
 use xweave_text::printable;
 use xweave_weave::Coverage;
@@ -30,7 +30,7 @@ pub struct Check {
 
 /// Looks at this machine.
 pub fn doctor() -> Vec<Check> {
-    let facts = facts();
+    let facts = read_facts();
     let check = |name, ok, needed, found: String, remedy| Check {
         name,
         ok,
@@ -198,8 +198,8 @@ fn named(vms: &[Vm]) -> String {
 }
 
 /// What agents that were killed had left changed, and what has become of it.
-fn told(left: &[StaleSettings]) -> String {
-    let one = |left: &StaleSettings| match &left.failed {
+fn told(left: &[StaleSetting]) -> String {
+    let one = |left: &StaleSetting| match &left.failed {
         None => format!("{}, left by a killed agent, is {} again", left.path, left.value),
         Some(reason) => {
             format!("{}, left by a killed agent, cannot be set to {} again: {reason}", left.path, left.value)

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A domain, and its knobs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DomainKnobs {
     /// Its name.
     pub domain: String,

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use xweave_agent::tsc;
+use xweave_system::clock::tsc;
 use xweave_text as text;
 use xweave_wire::{
     frame, limits,

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_agent::Background;
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_flow::clock::Timeline;
+use xweave_system::{Background, clock};
 use xweave_trace::{Exit, Manifest, Site, Writer};
 use xweave_weave::{AspectInput, Library, ProgramObject, Role, Skipped, Woven};
 use xweave_wire::message::{Reply, Request};
@@ -318,7 +318,7 @@ fn skipped(woven: &[Woven]) -> Vec<(String, Skipped)> {
 fn relate_clocks(capture: &mut Capture<'_>) -> Result<(), Error> {
     let mut timeline = Timeline::new(1);
     static HZ: OnceLock<u64> = OnceLock::new();
-    timeline.controller_hz(*HZ.get_or_init(xweave_agent::tsc_hz));
+    timeline.controller_hz(*HZ.get_or_init(clock::tsc_hz));
     let vms = capture.sessions.first().map(|host| host.facts.vms.clone()).unwrap_or_default();
     for session in &capture.sessions {
         timeline.facts(session.number, &session.facts);

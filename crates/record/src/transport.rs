@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_agent::in_own_session;
+use xweave_system::background::in_own_session;
 use xweave_wire::{LAST_RESERVED_PORT, VSOCK_PORT};
 
 use crate::pace::SOON;

@@ -8,7 +8,7 @@
 //! [`page`] is the page for a browser; [`transactions`] is where the time of transactions goes, [`intervals`] between which places it goes, [`sizes`] how it depends on how much data they carry, [`lives`] how long processes of each program took, [`steps`] is one of them, [`losses`] what is not known of it, and
 //! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all, `writers` who used their disks; [`comparison`] is two traces side by side, [`contrast`] slow beside typical transactions, or those of two traces; [`variation`] is why requests vary; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
-//! pointcut selects, [`doctor`] what a machine can do, [`experiment`] what settings changed, [`mod@merge`] what memory guests hold twice; [`next`] says which commands fit a trace, [`number`] writes times and counts, [`table`] is the look of tables, [`folded`] those that never break, and [`alike`] the one of what is told together; [`document`] has the JSON
+//! pointcut selects, [`doctor`] what a machine can do, [`experiment`] what settings changed, [`mod@merge`] what memory guests hold twice; [`next`] says which commands fit a trace, [`absent`] what it has instead of what it lacks, [`number`] writes times and counts, [`table`] is the look of tables, [`folded`] those that never break, and [`alike`] the one of what is told together; [`document`] has the JSON
 //! documents; [`words`] is where what the crates below have found is put into English.
 //!
 //! ```
@@ -27,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod absent;
 pub mod alike;
 pub mod ancestry;
 pub mod by_value;

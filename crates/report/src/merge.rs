@@ -5,6 +5,7 @@ use xweave_merge::{
     estimate::{OfFile, OfGuest},
     host::{Ksm, VmMemory},
     outcome,
+    release::Released,
     reserve::{Event, State},
     status::OfVm,
     ways::Way,
@@ -392,9 +393,9 @@ pub fn status(of: &Status, view: View) -> String {
     text
 }
 
-/// Which machines have memory of their own again, and how many pages of it had been merged.
-pub fn released(all: &[(&VmMemory, u64)], view: View) -> String {
-    let line = |(vm, merged): &(&VmMemory, u64)| {
+/// A line for each virtual machine that was released, with the size of its merged memory.
+pub fn released(all: &[Released], view: View) -> String {
+    let line = |Released { vm, merged }: &Released| {
         let line = match merged {
             0 => format!("Nothing of {} was merged.", vm.name),
             merged => format!("{} of {} that was merged is its own again.", pages(*merged), vm.name),

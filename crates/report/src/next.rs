@@ -1,5 +1,6 @@
 //! Which commands show what a trace has.
 
+use xweave_model::Spec;
 use xweave_text::argument;
 use xweave_trace::Trace;
 
@@ -20,6 +21,11 @@ pub fn instead_of_flows(trace: &Trace) -> Option<String> {
 pub fn why(trace: &Trace, transactions: &str) -> Option<String> {
     let command = format!("xweave explain {} --transaction {}", argument_of(trace), argument(transactions));
     (trace.manifest().events > 0).then(|| format!("Why they took that long: {command}\n"))
+}
+
+/// The command that explains transactions of a kind.
+pub fn explain_command(trace: &Trace, spec: &Spec) -> String {
+    format!("xweave explain {} --transaction {}", argument_of(trace), argument(&spec.to_string()))
 }
 
 /// The trace, as commands name it.

@@ -27,12 +27,13 @@
 //! `compile` has clang make an object of the C, or says why not (`error`);
 //! `lines` are those of aspects in it, by which `refusal` tells what a verifier says of it. `events` are the built-in probes, which go beside. `kernel_files`
 //! reads kernels that are not asked themselves, `clauses` tells what was resolved, and [`unseen_calls`]
-//! what of it is not seen.
+//! what of it is not seen; [`check`] does all that to kernels given as files, without weaving.
 
 mod anchor;
 mod bind;
 mod bundle;
 mod cache;
+pub mod check;
 mod choose;
 mod clauses;
 mod compile;

@@ -2,17 +2,17 @@
 
 use std::{fs::File, io, os::fd::AsRawFd, ptr};
 
+use xweave_system::pagemap::{Entry, Pagemap};
 use xweave_wire::pages::{PAGE, Run};
 
 use super::resident::offset;
-use crate::pagemap::{Entry, Pagemap};
 
 /// What tells where this process's pages lie.
 pub(super) struct Frames(Pagemap);
 
 impl Frames {
     pub(super) fn new() -> io::Result<Self> {
-        Pagemap::own().map(Self)
+        Pagemap::open_own().map(Self)
     }
 
     pub(super) fn of<'f>(&'f self, file: &'f File) -> OfFile<'f> {
@@ -55,7 +55,7 @@ impl OfFile<'_> {
             libc::madvise(mapped, length, libc::MADV_RANDOM);
             libc::madvise(mapped, length, libc::MADV_POPULATE_READ);
         }
-        let told = self.pagemap.entries(mapped.addr() as u64, bytes(run.pages.into())?);
+        let told = self.pagemap.read_entries(mapped.addr() as u64, bytes(run.pages.into())?);
         // SAFETY: the mapping, which nothing refers to.
         unsafe { libc::munmap(mapped, length) };
         Ok(told?.into_iter().map(Entry::frame).collect())

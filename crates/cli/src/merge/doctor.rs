@@ -2,6 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
+use xweave_merge::Host;
 use xweave_report::{View, document, merge as report};
 
 use super::WIDE;
@@ -18,7 +19,7 @@ pub struct Args {
 
 /// Looks at this machine, and tells.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let host = super::host()?;
+    let host = Host::read().map_err(super::failed)?;
     shown::only(|out| match args.json {
         true => document::merge::write_host(out, &host),
         false => write!(out, "{}", report::host(&host, View::of_stdout(WIDE))),

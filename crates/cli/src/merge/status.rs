@@ -2,6 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
+use xweave_merge::{Host, Status};
 use xweave_report::{View, document, merge as report};
 
 use super::WIDE;
@@ -20,7 +21,8 @@ pub struct Args {
 
 /// Looks at this machine, and tells.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let status = super::merged(&super::host()?)?;
+    let host = Host::read().map_err(super::failed)?;
+    let status = Status::read(&host).map_err(super::failed)?;
     shown::only(|out| match args.json {
         true => document::merge::write_status(out, &status),
         false => write!(out, "{}", report::status(&status, View::of_stdout(WIDE))),

@@ -4,7 +4,7 @@ use std::{io::Write, path::Path, process::ExitCode};
 
 use xweave_flow::{Flows, exchange};
 use xweave_model::{Between, Spec};
-use xweave_report::{View, document, losses, next, transactions, variation};
+use xweave_report::{View, absent, document, losses, next, transactions, variation};
 use xweave_text::argument;
 use xweave_trace::Trace;
 use xweave_vary::{Variation, each::each, usual, variation::LEAST};
@@ -58,7 +58,8 @@ pub fn run(
         return Err(explain::none(&trace, &requests, &outcome));
     };
     let (found, requests) = Variation::of(&trace, &spec).map_err(|few| {
-        explain::too_few(&trace, &spec, [few.found, LEAST], "say why they vary", &few.outcome)
+        let sizes = [few.found, LEAST];
+        Failure::Failed(absent::too_few(&trace, &spec, sizes, "say why they vary", &few.outcome))
     })?;
     let each = args.requests.then(|| each(&requests, 0..requests.all().len()));
     let printed = shown::print(|out| match json {
@@ -93,7 +94,7 @@ fn tables(
         writeln!(
             out,
             "A slow one, step by step: {} --id {}",
-            explain::command(trace, spec),
+            next::explain_command(trace, spec),
             transactions::id(first.example)
         )?;
     }

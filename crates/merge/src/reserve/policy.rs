@@ -1,6 +1,6 @@
 //! How much is held when: only what was told, and no system call.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use xweave_wire::pages::PAGE;
 
@@ -31,6 +31,26 @@ impl HowMuch {
             Self::Bytes(of) => of,
         };
         bytes.min(given_back) / PAGE * PAGE
+    }
+}
+
+/// A text that is neither a percentage from 1 to 100 nor a size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no part of what is given back, nor a size: write 25%, or 2G")]
+pub struct HowMuchError(String);
+
+impl FromStr for HowMuch {
+    type Err = HowMuchError;
+
+    /// Parses `25%`, or a size such as `2G`.
+    fn from_str(text: &str) -> Result<Self, HowMuchError> {
+        let parsed = match text.strip_suffix('%') {
+            Some(percent) => {
+                percent.parse().ok().filter(|percent| (1..=100).contains(percent)).map(Self::Percent)
+            }
+            None => xweave_text::parse_size(text).ok().map(Self::Bytes),
+        };
+        parsed.ok_or_else(|| HowMuchError(text.to_owned()))
     }
 }
 
@@ -149,6 +169,16 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn reserve_is_a_percentage_or_a_size() {
+        let parse = |text: &str| text.parse::<HowMuch>();
+        assert_eq!(["25%", "100%"].map(parse), [Ok(HowMuch::Percent(25)), Ok(HowMuch::Percent(100))]);
+        assert_eq!(parse("2G"), Ok(HowMuch::Bytes(2 << 30)));
+        for wrong in ["", "%", "0%", "101%", "-1%", "2.5%", "G", "1T"] {
+            assert!(parse(wrong).is_err_and(|error| error.to_string().contains(&format!("`{wrong}`"))));
+        }
+    }
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

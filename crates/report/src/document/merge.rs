@@ -7,7 +7,7 @@ use xweave_document::merge::{
     MergeStatus, MergedFile, MergedPages, MergedVm, MergedVmPages, Release, ReleasedVm, Reserve,
     UnmergeableMemory, VmMemory, VmStatus,
 };
-use xweave_merge::{Estimate, Host, Outcome, SameBy, Status, host, outcome::OfGuest};
+use xweave_merge::{Estimate, Host, Outcome, SameBy, Status, host, outcome::OfGuest, release};
 use xweave_wire::pages::LookedAt;
 
 /// Writes the document of what merging would give back.
@@ -176,10 +176,10 @@ fn build_ksm(ksm: host::Ksm) -> Ksm {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_released(out: &mut impl Write, released: &[(&host::VmMemory, u64)]) -> io::Result<()> {
+pub fn write_released(out: &mut impl Write, released: &[release::Released]) -> io::Result<()> {
     super::write(out, &Release { vms: released.iter().map(build_released).collect() })
 }
 
-fn build_released<'a>((vm, pages): &(&'a host::VmMemory, u64)) -> ReleasedVm<'a> {
-    ReleasedVm { name: &vm.name, pid: vm.pid, pages: *pages }
+fn build_released(released: &release::Released) -> ReleasedVm<'_> {
+    ReleasedVm { name: &released.vm.name, pid: released.vm.pid, pages: released.merged }
 }

@@ -8,6 +8,7 @@ use xweave_merge::{
     direct::Taken,
     host::{Kept, Ksm, VmMemory, Why},
     outcome::{OfFile, OfGuest},
+    release::Released,
     reserve::{Event, State},
     status::OfVm,
     tree::Guest,
@@ -265,7 +266,8 @@ fn what_is_merged_now_is_told_by_machine() {
 #[test]
 fn what_was_merged_and_is_a_machine_s_own_again_is_told() {
     let host = host();
-    let released = [(&host.vms[0], 512), (&host.vms[2], 0)];
+    let released = |vm: usize, merged| Released { vm: host.vms[vm].clone(), merged };
+    let released = [released(0, 512), released(2, 0)];
     assert_eq!(
         merge::released(&released, views()[1]),
         "2.0 MiB of web1 that was merged is its own again.\nNothing of db was merged.\n"

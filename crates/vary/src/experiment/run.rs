@@ -11,8 +11,9 @@ use xweave_wire::knob;
 
 use super::{
     order::order,
+    restored::{NotRestored, check_restored},
     stored::{Block, Experiment, FILE, Held, StoreError, Vm, trace_name},
-    tries::Plan,
+    tries::{Plan, TryError},
 };
 
 /// How an experiment is made.
@@ -68,6 +69,8 @@ pub enum Step<'a> {
         /// Why it is not counted, if it is not.
         failed: Option<&'a str>,
     },
+    /// All blocks are over: the domains are asked for their settings.
+    Checking(Phase<'a>),
 }
 
 /// Why there is no experiment.
@@ -84,18 +87,43 @@ pub enum RunError {
         "{0} (in the first block, so that nothing is known to work: nothing more was tried, and all settings are put back)"
     )]
     FirstBlock(String),
+    /// The settings to try do not fit the domains.
+    #[error(transparent)]
+    Try(#[from] TryError),
+    /// A setting was not restored.
+    #[error("{error}. The blocks are in {folder}: xweave vary {folder}", folder = .folder.display())]
+    NotRestored {
+        /// Which.
+        error: NotRestored,
+        /// The experiment's folder.
+        folder: PathBuf,
+    },
+    /// No block was measured.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
 }
 
 /// Records a block, and tells how far that is.
 type Recorder<'a> =
     dyn Fn(&xweave_record::Options, &mut dyn FnMut(Phase<'_>)) -> Result<Outcome, xweave_record::Error> + 'a;
 
-/// Makes the blocks. What it gives is stored, and so is what there is when it ends early.
+/// Makes the blocks, and checks that all settings were restored. The experiment is stored, also if it ends early.
 ///
 /// # Errors
-/// Nothing could be measured.
+/// [`RunError`]: nothing was measured, or a setting was not restored.
 pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Experiment, RunError> {
-    run_by(options, &xweave_record::record, progress)
+    let (domains, folder) = (options.record.domains.clone(), options.output.clone());
+    let experiment = run_by(options, &xweave_record::record, progress)?;
+    if experiment.ended.is_none() {
+        let changed = experiment.knobs.iter().map(|held| held.domain.clone()).collect();
+        let required = Required::Named(changed);
+        let now = xweave_record::knobs(&domains, required, &mut |phase| progress(Step::Checking(phase)))?;
+        check_restored(&experiment, &now).map_err(|error| RunError::NotRestored { error, folder })?;
+    }
+    match experiment.blocks.iter().all(|block| block.failed.is_some()) {
+        true => Err(RunError::Interrupted),
+        false => Ok(experiment),
+    }
 }
 
 /// The same of whatever records.

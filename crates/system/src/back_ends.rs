@@ -1,7 +1,7 @@
-//! What serves a virtual machine's devices: told from the files that its process has open, and from its command line.
+//! Back ends of a virtual machine's devices, found by the files that its process has open and by its command line.
 //!
 //! Devices: Documentation/admin-guide/devices.txt and drivers/vhost/{net,vdpa}.c, Documentation/driver-api/vfio.rst,
-//! drivers/net/tun.c, Linux 6.12. A back end of vhost-user is a socket like any other: that is told by the words of the
+//! drivers/net/tun.c, Linux 6.12. A back end of vhost-user is a socket like any other: it is found by the words of the
 //! command line (QEMU's `-netdev vhost-user`, `-device vhost-user-…`; Cloud Hypervisor's `vhost_user=true`).
 
 use std::{fs, path::Path};
@@ -10,22 +10,22 @@ use xweave_wire::message::BackEnd;
 
 use crate::command_line::CommandLine;
 
-/// Those of a process, of each kind one, in the kinds' order. `dir` is its `/proc/PID`.
-pub(crate) fn of(dir: &Path) -> Vec<BackEnd> {
+/// Back ends of a process, each kind once, in a fixed order. `dir` is its `/proc/PID`.
+pub(crate) fn find_back_ends(dir: &Path) -> Vec<BackEnd> {
     let files: Vec<String> = fs::read_dir(dir.join("fd"))
         .into_iter()
         .flatten()
         .filter_map(|entry| Some(fs::read_link(entry.ok()?.path()).ok()?.to_str()?.to_owned()))
         .collect();
-    told(&files, &CommandLine::read(dir).text())
+    classify(&files, &CommandLine::read_from(dir).text())
 }
 
-fn told(files: &[String], command_line: &str) -> Vec<BackEnd> {
+fn classify(files: &[String], command_line: &str) -> Vec<BackEnd> {
     let has = |is: &dyn Fn(&str) -> bool| files.iter().any(|file| is(file));
     let vhost_net = has(&|file| file == "/dev/vhost-net");
-    // Macvtap's are /dev/tapN.
+    // Devices of macvtap are /dev/tapN.
     let tap = has(&|file| file == "/dev/net/tun" || file.starts_with("/dev/tap"));
-    // /dev/vfio/vfio is there also without a device.
+    // /dev/vfio/vfio exists even without a device.
     let vfio = has(&|file| file.strip_prefix("/dev/vfio/").is_some_and(|rest| rest != "vfio"));
     let words = ["vhost-user", "vhost_user=true", "vhost_user=on"];
     [
@@ -47,10 +47,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn back_ends_are_told_by_what_a_process_has_open() {
+    fn back_ends_are_found_by_open_files() {
         let of = |files: &[&str], command_line: &str| {
             let files: Vec<String> = files.iter().map(|&file| file.to_owned()).collect();
-            told(&files, command_line)
+            classify(&files, command_line)
         };
         let usual = ["/dev/kvm", "/dev/net/tun", "/dev/vhost-net", "/dev/vfio/vfio", "socket:[7]"];
         assert_eq!(of(&usual, "qemu\0-netdev\0tap,vhost=on"), [BackEnd::VhostNet]);
@@ -67,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_read_from_its_directory() {
+    fn process_is_read_from_its_folder() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("fd")).unwrap();
         for (nth, file) in ["/dev/kvm", "/dev/net/tun", "/dev/vfio/3"].iter().enumerate() {
             symlink(file, dir.path().join("fd").join(nth.to_string())).unwrap();
         }
         fs::write(dir.path().join("cmdline"), b"qemu\0-device\0vhost-user-blk-pci\0").unwrap();
-        assert_eq!(of(dir.path()), [BackEnd::EmulatedNet, BackEnd::VhostUser, BackEnd::Vfio]);
-        assert_eq!(of(&dir.path().join("gone")), []);
+        assert_eq!(find_back_ends(dir.path()), [BackEnd::EmulatedNet, BackEnd::VhostUser, BackEnd::Vfio]);
+        assert_eq!(find_back_ends(&dir.path().join("gone")), []);
     }
 }

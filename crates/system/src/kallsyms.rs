@@ -1,22 +1,22 @@
-//! Which functions lie at addresses of the running kernel.
+//! Functions of the running kernel, by address and by name.
 
 use std::fs;
 
 use xweave_wire::{limits, message::Symbol};
 
-/// No function is longer. What lies farther from the nearest one's beginning is of a function that is not listed.
+/// Maximum bytes of a function: an address farther from the nearest start belongs to a function that is not listed.
 const LONGEST: u64 = 1 << 20;
 
-/// The functions at addresses to which calls return; none where kallsyms is hidden from us.
-pub(crate) fn symbols(addresses: &[u64]) -> Vec<Symbol> {
-    among(addresses, &fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+/// Finds the functions that contain return addresses; none where kallsyms hides addresses from this process.
+pub fn find_symbols(addresses: &[u64]) -> Vec<Symbol> {
+    find_symbols_in(addresses, &fs::read_to_string("/proc/kallsyms").unwrap_or_default())
 }
 
-fn among(addresses: &[u64], symbols: &str) -> Vec<Symbol> {
-    let mut functions: Vec<_> = functions(symbols).filter(|(address, ..)| *address != 0).collect();
+fn find_symbols_in(addresses: &[u64], symbols: &str) -> Vec<Symbol> {
+    let mut functions: Vec<_> = parse_functions(symbols).filter(|(address, ..)| *address != 0).collect();
     functions.sort_unstable();
     let symbol = |&address: &u64| {
-        // A call that never returns may be the last of its function: what it would return to is the next one.
+        // A call that never returns may be the last instruction of its function: its return address is in the next one.
         let after = functions.partition_point(|(begin, ..)| *begin < address);
         let (begin, name, module) = *functions.get(after.checked_sub(1)?)?;
         let offset = Some(address - begin).filter(|offset| *offset <= LONGEST)?;
@@ -25,8 +25,8 @@ fn among(addresses: &[u64], symbols: &str) -> Vec<Symbol> {
     addresses.iter().take(limits::SYMBOLS).filter_map(symbol).collect()
 }
 
-/// The functions that kallsyms lists: the address, 0 where it is hidden; the name; the module that it is in.
-pub(crate) fn functions(symbols: &str) -> impl Iterator<Item = (u64, &str, Option<&str>)> {
+/// Parses the functions in the text of kallsyms: address (0 if hidden), name, module.
+pub fn parse_functions(symbols: &str) -> impl Iterator<Item = (u64, &str, Option<&str>)> {
     symbols.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
@@ -41,11 +41,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_lies_in_the_function_that_called() {
+    fn return_address_is_in_the_calling_function() {
         let symbols = "ffffffff81000100 T second\nffffffff81000000 t first\nffffffff81000080 d data\n\
                        ffffffffc0000000 t of_module\t[nf_tables]\nffffffffc0000200 D behind\t[nf_tables]\n";
         let told = |address: u64| {
-            let found = among(&[address], symbols).pop()?;
+            let found = find_symbols_in(&[address], symbols).pop()?;
             Some((found.function, found.offset, found.module))
         };
         let is =
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(told(0xffff_ffff_8000_0000), None, "nothing is before");
         assert_eq!(told(0xffff_ffff_d000_0000), None, "no function is so long");
         let hidden = "0000000000000000 T first\n";
-        assert!(among(&[0xffff_ffff_8100_0090], hidden).is_empty());
-        assert_eq!(among(&[0xffff_ffff_8100_0105; 2000], symbols).len(), limits::SYMBOLS);
+        assert!(find_symbols_in(&[0xffff_ffff_8100_0090], hidden).is_empty());
+        assert_eq!(find_symbols_in(&[0xffff_ffff_8100_0105; 2000], symbols).len(), limits::SYMBOLS);
     }
 }

@@ -1,7 +1,6 @@
 //! `xweave vary --try`: experiments.
 
 use std::{
-    hash::{BuildHasher, RandomState},
     io::{self, IsTerminal, Write},
     os::{fd::AsFd, unix::process::CommandExt},
     path::{Path, PathBuf},
@@ -10,15 +9,13 @@ use std::{
 };
 
 use xweave_model::Spec;
-use xweave_record::{Budget, DomainKnobs, DomainSpec, Options, Phase, Required, Settings, Until};
+use xweave_record::{DomainSpec, Phase, Required};
 use xweave_report::{View, document, experiment as report, number::counted};
-use xweave_trace::Trace;
 use xweave_vary::experiment::{
-    self, Experiment, Plan, Try,
-    measure::{Measured, measure},
-    run::{self as blocks, RunError, Step},
+    EvaluateError, Request, Try, evaluate_traces, prepare,
+    run::{self as blocks, Options, RunError, Step},
     shift::ENOUGH,
-    stored::{Block, Held, StoreError, trace_name},
+    stored::StoreError,
 };
 use xweave_weave::EventChoice;
 
@@ -102,96 +99,77 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Makes an experiment, or lists what one could change.
+/// Makes an experiment, or lists the settings that one could change.
 pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode, Failure> {
     let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
     let domains = domains.map_err(Failure::usage)?;
-    let reached = |required| {
-        let mut progress = Progress::new(None);
-        let knobs = xweave_record::knobs(&domains, required, &mut |phase| progress.show(&phase));
-        progress.end();
-        knobs
-    };
     if args.knobs {
-        let knobs = reached(Required::all_if(args.require))?;
-        return shown::only(|out| match json {
-            true => document::experiment::write_knobs(out, &knobs),
-            false => write!(out, "{}", report::knobs(&knobs, View::of_stdout(WIDE))),
-        });
+        return list_knobs(&domains, args.require, json);
     }
-    let (Some(output), false) = (args.output.clone(), args.tries.is_empty()) else {
+    let (Some(output), false) = (args.output, args.tries.is_empty()) else {
         return Err(Failure::Usage(
             "nothing to do is named: give a trace (xweave vary DIR), settings to try (xweave vary --try halt_poll_ns=0,200000 -o DIR -- COMMAND), the \
              directory of an experiment, or --knobs to see what could be tried"
                 .to_owned(),
         ));
     };
-    blocks::check(&output)?;
-    let transaction = transaction.unwrap_or(Spec::Request(None));
-    let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) % 1_000_000);
-    let knobs = reached(Required::all_if(args.require))?;
-    let plan = Plan::of(&args.tries, &knobs).map_err(Failure::usage)?;
-    announce(&plan, args.rounds, seed);
-    let options = blocks::Options {
-        record: Options {
-            aspects: Vec::new(),
-            expressions: Vec::new(),
-            filter: None,
-            xen: false,
-            required: Required::all_if(args.require),
-            events: EventChoice::new(args.events.0, None),
-            domains: domains.clone(),
-            output: PathBuf::new(),
-            replace: false,
-            until: Until::Interrupted,
-            buffer: args.buffer,
-            flow_table: 1,
-            serial_attach: false,
-            compile_here: false,
-            background: args.background,
-            symbols: Vec::new(),
-            settings: Settings::default(),
-            cache: xweave_weave::cache_directory().map_err(Failure::usage)?,
-            budget: Budget::default(),
-            command_line: command_line(),
-        },
-        plan,
-        domains: knobs,
+    let request = Request {
+        tries: args.tries,
+        domains,
+        require_all: args.require,
         command: args.command,
         within: args.duration,
         settle: args.settle,
         rounds: args.rounds,
-        seed,
-        transaction: transaction.to_string(),
+        seed: args.seed,
+        events: EventChoice::new(args.events.0, None),
+        buffer: args.buffer,
+        background: args.background,
+        transaction,
         output: output.clone(),
+        cache: xweave_weave::cache_directory().map_err(Failure::usage)?,
+        command_line: command_line(),
     };
-    let aside = Aside::begin().map_err(|error| Failure::Failed(format!("standard output: {error}")))?;
-    let mut teller = Teller { limit: args.duration, progress: None, number: 0 };
-    let experiment = blocks::run(options, &mut |step| teller.tell(&step));
-    drop(teller);
-    let experiment = experiment?;
-    if experiment.ended.is_none() {
-        let changed = experiment.knobs.iter().map(|held| held.domain.clone()).collect();
-        assert_put_back(&experiment, &reached(Required::Named(changed))?, &output)?;
-    }
-    drop(aside);
-    if experiment.blocks.iter().all(|block| block.failed.is_some()) {
-        return Err(Failure::Interrupted("interrupted before anything was measured".to_owned()));
-    }
-    Err(look(&output, &transaction, json))
+    let mut progress = Progress::new(None);
+    let options = prepare(request, &mut |phase| progress.show(&phase));
+    progress.end();
+    let options = options?;
+    announce(&options);
+    let transaction = options.transaction.clone();
+    let redirected =
+        RedirectedOutput::begin().map_err(|error| Failure::Failed(format!("standard output: {error}")))?;
+    let mut printer = StepPrinter { limit: args.duration, progress: None, number: 0 };
+    let experiment = blocks::run(options, &mut |step| printer.print(&step));
+    printer.end();
+    experiment?;
+    drop(redirected);
+    Err(exec_evaluation(&output, &transaction, json))
 }
 
-/// Goes on as who looks at the experiment, and may do nothing else. Comes back only if that fails.
-fn look(output: &Path, transaction: &Spec, json: bool) -> Failure {
+/// Prints the settings that an experiment could change.
+fn list_knobs(domains: &[DomainSpec], require: bool, json: bool) -> Result<ExitCode, Failure> {
+    let mut progress = Progress::new(None);
+    let required = Required::all_if(require);
+    let knobs = xweave_record::knobs(domains, required, &mut |phase| progress.show(&phase));
+    progress.end();
+    let knobs = knobs?;
+    shown::only(|out| match json {
+        true => document::experiment::write_knobs(out, &knobs),
+        false => write!(out, "{}", report::knobs(&knobs, View::of_stdout(WIDE))),
+    })
+}
+
+/// Replaces this process by one that evaluates the experiment, which is confined to reading. Returns only if that fails.
+fn exec_evaluation(output: &Path, transaction: &str, json: bool) -> Failure {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("vary").arg(output).args(["--transaction", &transaction.to_string()]);
+    command.arg("vary").arg(output).args(["--transaction", transaction]);
     let error = command.args(json.then_some("--json")).exec();
     Failure::Failed(format!("xweave cannot be started again to look at the blocks: {error}"))
 }
 
-/// What is going to be done.
-fn announce(plan: &Plan, rounds: u32, seed: u64) {
-    let settings = plan.settings.len();
+/// Prints what is going to be done.
+fn announce(options: &Options) {
+    let (settings, rounds, seed) = (options.plan.settings.len(), options.rounds, options.seed);
     let blocks = settings * rounds as usize;
     let in_rounds = counted(u64::from(rounds), "round", "rounds");
     eprintln!("xweave: {settings} settings in {in_rounds}: {blocks} blocks (--seed {seed})");
@@ -200,35 +178,15 @@ fn announce(plan: &Plan, rounds: u32, seed: u64) {
     }
 }
 
-/// All is as it was before.
-fn assert_put_back(experiment: &Experiment, now: &[DomainKnobs], output: &Path) -> Result<(), Failure> {
-    let stands = |held: &Held| {
-        let domain = now.iter().find(|domain| domain.domain == held.domain)?;
-        domain.knobs.iter().find(|state| state.knob == held.knob && state.vm == held.vm)
-    };
-    let other = |held: &&Held| stands(held).is_some_and(|state| state.value != held.now);
-    match experiment.knobs.iter().find(other) {
-        None => Ok(()),
-        Some(held) => Err(Failure::Failed(format!(
-            "{} is {} now, and was {} before the experiment: if nobody else has changed it, run `xweave doctor` there. The \
-             blocks are in {}: xweave vary {0}",
-            held.name(),
-            stands(held).map_or("", |state| &state.value),
-            held.now,
-            output.display(),
-        ))),
-    }
-}
-
-/// Tells of the blocks on standard error.
-struct Teller {
+/// Prints the steps of an experiment on standard error.
+struct StepPrinter {
     limit: Option<Duration>,
     progress: Option<Progress>,
     number: u32,
 }
 
-impl Teller {
-    fn tell(&mut self, step: &Step<'_>) {
+impl StepPrinter {
+    fn print(&mut self, step: &Step<'_>) {
         match step {
             Step::Begins { number, of, round, setting } => {
                 eprintln!("xweave: block {number} of {of} (round {round}): {setting}");
@@ -251,23 +209,30 @@ impl Teller {
                 let line = format!("note: from block {number} on, {domain} is left out: {reason}");
                 eprintln!("{}", told::fitted(&line));
             }
+            Step::Checking(phase) => {
+                self.progress.get_or_insert_with(|| Progress::new(None)).show(phase);
+            }
             Step::Over { number, failed } => {
-                if let Some(progress) = self.progress.take() {
-                    progress.end();
-                }
+                self.end();
                 if let Some(why) = failed {
                     eprintln!("{}", told::fitted(&format!("note: block {number} is not counted: {why}")));
                 }
             }
         }
     }
+
+    fn end(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.end();
+        }
+    }
 }
 
-/// As long as it lives, what this process and the load print goes to standard error: the answer comes first on standard
-/// output.
-struct Aside(std::os::fd::OwnedFd);
+/// Redirects standard output of this process and the load to standard error until it is dropped: the evaluation is first on
+/// standard output.
+struct RedirectedOutput(std::os::fd::OwnedFd);
 
-impl Aside {
+impl RedirectedOutput {
     fn begin() -> io::Result<Self> {
         let own = io::stdout().as_fd().try_clone_to_owned()?;
         redirect(io::stderr().as_fd())?;
@@ -275,7 +240,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for RedirectedOutput {
     fn drop(&mut self) {
         // It was open before.
         let _ = redirect(self.0.as_fd());
@@ -292,7 +257,7 @@ fn redirect(to: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Looks at an experiment's blocks.
+/// Evaluates a stored experiment, and prints the evaluation.
 pub fn evaluate(
     dir: &Path,
     owner: &Owner,
@@ -300,21 +265,7 @@ pub fn evaluate(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     Only::reading([dir]).apply()?;
-    let mut experiment = Experiment::open(dir, owner.forced())?;
-    let spec = match transaction {
-        Some(spec) => spec,
-        None => experiment.transaction.parse().map_err(Failure::usage)?,
-    };
-    experiment.transaction = spec.to_string();
-    let evaluation = experiment::evaluate(experiment, |block| look_at(dir, block, &spec, owner));
-    let ended = evaluation.experiment.ended.clone();
-    if evaluation.effects.is_empty() {
-        return Err(Failure::Failed(format!(
-            "{}: no round has a block of the first setting and one of another that could be measured{}",
-            dir.display(),
-            why_not(&evaluation, ended.as_deref())
-        )));
-    }
+    let evaluation = evaluate_traces(dir, transaction, owner.forced())?;
     shown::print(|out| match json {
         true => document::experiment::write(out, &evaluation),
         false => {
@@ -322,30 +273,12 @@ pub fn evaluate(
             write!(out, "{}", report::text(&evaluation, &name, View::of_stdout(WIDE)))
         }
     })?;
-    match ended {
+    match &evaluation.experiment.ended {
         None => Ok(ExitCode::SUCCESS),
         Some(why) => Err(Failure::Failed(format!(
             "the experiment ended after {} blocks: {why}",
             evaluation.experiment.blocks.len()
         ))),
-    }
-}
-
-fn why_not(evaluation: &experiment::Evaluation, ended: Option<&str>) -> String {
-    let failed = evaluation.blocks.iter().find_map(|looked| {
-        Some(format!(": block {}: {}", looked.block.number, looked.measured.as_ref().err()?))
-    });
-    failed.or_else(|| ended.map(|why| format!(": {why}"))).unwrap_or_default()
-}
-
-fn look_at(dir: &Path, block: &Block, spec: &Spec, owner: &Owner) -> Result<Measured, String> {
-    let dir = dir.join(trace_name(block.number));
-    let open = if owner.forced() { Trace::open_forced } else { Trace::open };
-    let trace = open(&dir).map_err(|error| error.to_string())?;
-    let measured = measure(&trace, spec);
-    match measured.requests {
-        0 => Err(format!("it has no transactions of the kind {spec} that began and ended in it")),
-        _ => Ok(measured),
     }
 }
 
@@ -359,12 +292,24 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<EvaluateError> for Failure {
+    fn from(error: EvaluateError) -> Self {
+        match error {
+            EvaluateError::Store(error) => error.into(),
+            EvaluateError::Transaction(_) => Self::usage(error),
+            EvaluateError::NothingToCompare { .. } => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Store(error) => error.into(),
             RunError::Record(error) => error.into(),
-            RunError::FirstBlock(_) => Self::Failed(error.to_string()),
+            RunError::Try(error) => Self::usage(error),
+            RunError::FirstBlock(_) | RunError::NotRestored { .. } => Self::Failed(error.to_string()),
+            RunError::Interrupted => Self::Interrupted(error.to_string()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! On which CPUs threads may run.
+//! CPU affinity of threads.
 
 use std::{io, mem::size_of};
 
@@ -7,18 +7,19 @@ use xweave_wire::{
     limits::CPUS,
 };
 
-/// A set of CPUs as the kernel takes it: a bit for each, as many as there can be.
+/// Words of a CPU set, one bit for each CPU there can be.
 const WORDS: usize = CPUS / 64;
 
-/// Reads a thread's: `0-3+6`.
+/// Reads the CPUs on which a thread may run, such as `0-3+6`.
 ///
 /// # Errors
-/// There is no such thread.
+/// The thread does not exist.
 pub(crate) fn get(tid: u32) -> io::Result<String> {
     let mut set = [0u64; WORDS];
-    // SAFETY: the kernel fills as many bytes of the set as are said to be there, at most.
-    let filled =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, id(tid)?, size_of_val(&set), set.as_mut_ptr()) };
+    // SAFETY: the kernel writes at most the given number of bytes to the set.
+    let filled = unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, checked_id(tid)?, size_of_val(&set), set.as_mut_ptr())
+    };
     if filled < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -27,28 +28,28 @@ pub(crate) fn get(tid: u32) -> io::Result<String> {
     Ok(ranges(&cpus))
 }
 
-/// Sets a thread's.
+/// Restricts a thread to the CPUs of a list, such as `0-3+6`.
 ///
 /// # Errors
-/// There is no such thread, or none of the CPUs; the text is no list of CPUs.
+/// The thread does not exist, none of the CPUs is present, or the text is no list of CPUs.
 pub(crate) fn set(tid: u32, text: &str) -> io::Result<()> {
     let cpus = parse(text).ok_or(io::ErrorKind::InvalidInput)?;
     let mut set = [0u64; WORDS];
     cpus.iter().for_each(|cpu| set[*cpu as usize / 64] |= 1 << (cpu % 64));
-    // SAFETY: the kernel reads as many bytes of the set as are said to be there.
+    // SAFETY: the kernel reads the given number of bytes of the set.
     let done = unsafe {
-        libc::syscall(libc::SYS_sched_setaffinity, id(tid)?, WORDS * size_of::<u64>(), set.as_ptr())
+        libc::syscall(libc::SYS_sched_setaffinity, checked_id(tid)?, WORDS * size_of::<u64>(), set.as_ptr())
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The CPUs of a list; none if it is none.
+/// Parses a list of CPUs; `None` if the text is no list.
 pub(crate) fn parse(text: &str) -> Option<Vec<u32>> {
     Pinning::parse(text).filter(|pinning| !pinning.each).map(|pinning| pinning.cpus)
 }
 
-/// 0 would be the caller.
-fn id(tid: u32) -> io::Result<libc::pid_t> {
+/// A thread ID for the kernel; 0 is refused, as it would mean the caller.
+fn checked_id(tid: u32) -> io::Result<libc::pid_t> {
     libc::pid_t::try_from(tid).ok().filter(|tid| *tid > 0).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_read_and_no_other_thread_is_meant() {
+    fn affinity_that_was_set_is_read_back() {
         std::thread::spawn(|| {
             // SAFETY: returns an integer.
             let tid = u32::try_from(unsafe { libc::gettid() }).unwrap();

@@ -1,4 +1,4 @@
-//! The virtual machines that this kernel's KVM runs, as debugfs shows them.
+//! Virtual machines of this kernel's KVM, read from debugfs.
 //!
 //! `/sys/kernel/debug/kvm/PID-FD/vcpuN/{tsc-offset,tsc-scaling-ratio,tsc-scaling-ratio-frac-bits}`:
 //! arch/x86/kvm/debugfs.c, Linux 6.1. `PID-FD/exits` is of all its vCPUs together.
@@ -11,22 +11,25 @@ use std::{
 
 use xweave_wire::message::Vm;
 
-use crate::{back_ends, command_line::CommandLine};
+use crate::{back_ends::find_back_ends, command_line::CommandLine};
 
 const KVM_DIR: &str = "/sys/kernel/debug/kvm";
 
-/// All that have ever run, in order of their process IDs; none where debugfs is not mounted or readable.
-pub fn vms() -> Vec<Vm> {
-    let mut vms: Vec<Vm> =
-        fs::read_dir(KVM_DIR).into_iter().flatten().filter_map(|entry| vm(&entry.ok()?.path())).collect();
+/// Lists the virtual machines that have entered guest mode, by process ID; empty where debugfs is not mounted or readable.
+pub fn list_vms() -> Vec<Vm> {
+    let mut vms: Vec<Vm> = fs::read_dir(KVM_DIR)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| read_vm(&entry.ok()?.path()))
+        .collect();
     vms.sort_by_key(|vm| vm.pid);
     vms
 }
 
-fn vm(dir: &Path) -> Option<Vm> {
+fn read_vm(dir: &Path) -> Option<Vm> {
     let (pid, _fd) = dir.file_name()?.to_str()?.split_once('-')?;
     let pid: u32 = pid.parse().ok()?;
-    // Who only asks KVM what it can do, or keeps it from unloading, makes one without a guest.
+    // Processes that only probe KVM, or keep it from unloading, create one without a guest.
     if number(dir, "exits") == Some(0u64) {
         return None;
     }
@@ -40,23 +43,23 @@ fn vm(dir: &Path) -> Option<Vm> {
         .collect();
     vcpus.sort();
     let first = &vcpus.first()?.1;
-    // Absent where the processor cannot scale: then the guest's TSC runs at the host's rate.
+    // Missing where the processor cannot scale: then the guest's TSC has the host's frequency.
     let scaling = number::<u64>(first, "tsc-scaling-ratio")
         .zip(number::<u32>(first, "tsc-scaling-ratio-frac-bits"))
         .unwrap_or((1, 0));
-    let command_line = CommandLine::of(pid);
+    let command_line = CommandLine::read(pid);
     Some(Vm {
         pid,
         name: command_line.name(),
         comm: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned(),
         tsc_offsets: vcpus.iter().filter_map(|(_, dir)| number(dir, "tsc-offset")).collect(),
         tsc_scaling: scaling,
-        back_ends: back_ends::of(&Path::new("/proc").join(pid.to_string())),
+        back_ends: find_back_ends(&Path::new("/proc").join(pid.to_string())),
         cid: command_line.cid(),
     })
 }
 
-/// The threads that are the vCPUs of a process's virtual machine, in the order of their numbers (`vcpuN/pid`:
+/// Thread IDs of the vCPUs of a process's virtual machine, by vCPU number (`vcpuN/pid`:
 /// virt/kvm/kvm_main.c, since 6.0).
 pub(crate) fn vcpu_threads(pid: u32) -> Vec<u32> {
     let folder = |path: &Path| -> Vec<PathBuf> {
@@ -83,22 +86,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vm_is_read_from_its_directory() {
+    fn vm_is_read_from_its_folder() {
         let root = std::env::temp_dir().join(format!("xweave-kvm-{}", std::process::id()));
         let dir = root.join("4000000-12");
         for (vcpu, offset) in [("vcpu1", "-7"), ("vcpu0", "-5")] {
             fs::create_dir_all(dir.join(vcpu)).unwrap();
             fs::write(dir.join(vcpu).join("tsc-offset"), format!("{offset}\n")).unwrap();
         }
-        // Older kernels may not tell its exits.
-        let found = vm(&dir).unwrap();
+        // Older kernels may have no file for exits.
+        let found = read_vm(&dir).unwrap();
         assert_eq!((found.pid, found.tsc_offsets, found.tsc_scaling), (4_000_000, vec![-5, -7], (1, 0)));
         let after = |exits: &str| {
             fs::write(dir.join("exits"), exits).unwrap();
-            vm(&dir).map(|vm| vm.pid)
+            read_vm(&dir).map(|vm| vm.pid)
         };
         let of_exits = [after("1\n"), after("0\n")];
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(of_exits, [Some(4_000_000), None], "one that has never run is no guest's");
+        assert_eq!(of_exits, [Some(4_000_000), None], "a VM that has never run has no guest");
     }
 }

@@ -1,7 +1,7 @@
-//! Settings that an experiment changes for a while: how they stand, and a change that ends with the session.
+//! Knobs: settings that an experiment changes for a while.
 //!
-//! Each is written into the [book](mod@crate::book) before it is changed, on a page of its own: those that make weaving fast
-//! come and go meanwhile. One experiment changes settings at a time.
+//! Each previous value is written to the journal (`settings_journal`) before the change, in a separate entry, as the settings
+//! of fast attaching change during an experiment. One experiment changes knobs at a time.
 
 use std::{
     collections::HashSet,
@@ -18,49 +18,50 @@ use xweave_wire::{
 
 use crate::{
     affinity,
-    alone::Alone,
-    book::{self, Book, Takes, Target, is_root},
-    kvm, standing,
+    exclusive::ExclusiveSettings,
+    kvm,
+    settings_journal::{Journal, Target, ValueKind, is_root, start_time},
+    settings_snapshot,
 };
 
-/// What it is written in.
-const PAGE: &str = "knobs";
+/// Name of the journal's entry.
+const ENTRY: &str = "knobs";
 
-const HALT_POLL: Target = Target::File("/sys/module/kvm/parameters/halt_poll_ns", Takes::Number);
-const BUSY_POLL: Target = Target::File("/proc/sys/net/core/busy_poll", Takes::Number);
-const BUSY_READ: Target = Target::File("/proc/sys/net/core/busy_read", Takes::Number);
-const GOVERNOR: Target = Target::File("/sys/devices/system/cpu/cpuidle/current_governor", Takes::Word);
+const HALT_POLL: Target = Target::File("/sys/module/kvm/parameters/halt_poll_ns", ValueKind::Number);
+const BUSY_POLL: Target = Target::File("/proc/sys/net/core/busy_poll", ValueKind::Number);
+const BUSY_READ: Target = Target::File("/proc/sys/net/core/busy_read", ValueKind::Number);
+const GOVERNOR: Target = Target::File("/sys/devices/system/cpu/cpuidle/current_governor", ValueKind::Word);
 const GUEST_HALT_POLL: Target =
-    Target::File("/sys/module/haltpoll/parameters/guest_halt_poll_ns", Takes::Number);
+    Target::File("/sys/module/haltpoll/parameters/guest_halt_poll_ns", ValueKind::Number);
 
 const GOVERNORS: &str = "/sys/devices/system/cpu/cpuidle/available_governors";
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
-/// The longest that CPUs may take to wake up, as long as it is open (Documentation/power/pm_qos_interface.rst): with 0,
-/// all governors choose the state in which a CPU polls.
+/// Maximum wake-up latency of CPUs, while the file is open (Documentation/power/pm_qos_interface.rst): with 0, all governors
+/// choose the state in which a CPU polls.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// The governor that polls in a guest.
 const HALTPOLL: &str = "haltpoll";
 
-/// The page of what experiments change.
-pub(crate) fn book() -> Book {
+/// The journal of knobs.
+pub(crate) fn journal() -> Journal {
     let files = [HALT_POLL, BUSY_POLL, BUSY_READ, GOVERNOR, GUEST_HALT_POLL];
-    Book::of_this_machine(PAGE, files.into_iter().filter_map(Target::file).collect(), true)
+    Journal::new(ENTRY, files.into_iter().filter_map(Target::file).collect(), true)
 }
 
-/// How all of them stand.
-pub(crate) fn states() -> Vec<State> {
-    Machine::this().states()
+/// Reads all knobs of this machine: their values, or why they cannot be set.
+pub fn read_states() -> Vec<State> {
+    Machine::read().states()
 }
 
-/// What knobs are of.
+/// The kernel and its virtual machines, which have the knobs.
 struct Machine {
-    book: Book,
+    journal: Journal,
     vms: Vec<Vm>,
 }
 
-/// A virtual machine's threads, with what tells each from others of its number.
+/// Threads of a virtual machine, as targets of affinity.
 struct Vm {
     name: String,
     vcpus: Vec<Target>,
@@ -68,17 +69,18 @@ struct Vm {
 }
 
 impl Machine {
-    fn this() -> Self {
+    fn read() -> Self {
         let mut names = HashSet::new();
-        let vms = kvm::vms().into_iter().filter_map(|vm| {
-            let threads = |tids: Vec<u32>| -> Vec<Target> { tids.into_iter().filter_map(thread).collect() };
+        let vms = kvm::list_vms().into_iter().filter_map(|vm| {
+            let threads =
+                |tids: Vec<u32>| -> Vec<Target> { tids.into_iter().filter_map(find_thread).collect() };
             let vcpus = threads(kvm::vcpu_threads(vm.pid));
-            // Processes that only tried what KVM can do have none that runs.
+            // Processes that only probe KVM have no vCPU thread.
             let is_named = !vm.name.is_empty() && names.insert(vm.name.clone());
             let name = if is_named { vm.name } else { vm.pid.to_string() };
             (!vcpus.is_empty()).then(|| Vm { name, vcpus, vhost: threads(vhost_threads(vm.pid)) })
         });
-        Self { vms: vms.collect(), book: book() }
+        Self { vms: vms.collect(), journal: journal() }
     }
 
     fn states(&self) -> Vec<State> {
@@ -90,7 +92,7 @@ impl Machine {
             unavailable: value.err(),
         };
         let file = |target: Target, missing: &str| {
-            target.read(&self.book).map_err(|error| match error.kind() {
+            target.read(&self.journal).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => missing.to_owned(),
                 _ => format!("{} cannot be read: {error}", target.name()),
             })
@@ -113,14 +115,14 @@ impl Machine {
         let no_busy_poll = "this kernel was built without CONFIG_NET_RX_BUSY_POLL";
         states.push(state(Knob::BusyPoll, file(BUSY_POLL, no_busy_poll)));
         states.push(state(Knob::BusyRead, file(BUSY_READ, no_busy_poll)));
-        let driver = self.line(DRIVER).filter(|driver| driver != "none");
+        let driver = self.read_line(DRIVER).filter(|driver| driver != "none");
         let governor = file(GOVERNOR, "this kernel was built without CONFIG_CPU_IDLE");
         let with_driver = |value: Result<String, String>, what: &str| match (value, &driver) {
             (Ok(value), None) => (value, Some(format!("{what}, and this kernel has no cpuidle driver"))),
             (Ok(value), Some(_)) => (value, None),
             (Err(why), _) => (String::new(), Some(why)),
         };
-        let governors = self.line(GOVERNORS).unwrap_or_default();
+        let governors = self.read_line(GOVERNORS).unwrap_or_default();
         let (value, unavailable) = with_driver(governor.clone(), "only a cpuidle driver asks the governor");
         let choices: Vec<String> = governors.split_ascii_whitespace().map(str::to_owned).collect();
         states.push(State { knob: Knob::IdleGovernor, vm: None, value, choices, unavailable });
@@ -144,25 +146,25 @@ impl Machine {
         states
     }
 
-    fn line(&self, path: &str) -> Option<String> {
-        standing::line(&self.book.path(path))
+    fn read_line(&self, path: &str) -> Option<String> {
+        settings_snapshot::read_line(&self.journal.path(path))
     }
 
-    /// Whether somebody has CPUs poll: it reads as what all that have it open want.
+    /// Checks whether CPUs poll for any process: the file shows the minimum over all processes that have it open.
     fn polls(&self) -> io::Result<bool> {
         let mut latency = [0; 4];
-        File::open(self.book.path(LATENCY))?.read_exact(&mut latency)?;
+        File::open(self.journal.path(LATENCY))?.read_exact(&mut latency)?;
         Ok(i32::from_ne_bytes(latency) == 0)
     }
 
-    /// Has CPUs poll as long as what is given is open.
+    /// Makes CPUs poll while the returned file is open.
     fn poll(&self) -> io::Result<File> {
-        let mut file = OpenOptions::new().read(true).write(true).open(self.book.path(LATENCY))?;
+        let mut file = OpenOptions::new().read(true).write(true).open(self.journal.path(LATENCY))?;
         file.write_all(&0i32.to_ne_bytes())?;
         Ok(file)
     }
 
-    /// What is to be changed, and to what; whether CPUs are to poll besides.
+    /// Targets to change with their new values, and whether CPUs are to poll.
     fn changes(&self, settings: &[Setting]) -> Result<(Vec<(Target, String)>, bool), Failure> {
         let states = self.states();
         let (mut changes, mut polls) = (Vec::new(), false);
@@ -211,7 +213,7 @@ impl Vm {
         if knob == Knob::PinVcpus { &self.vcpus } else { &self.vhost }
     }
 
-    /// Where its threads may run, all of them: what each may is written down when it is changed.
+    /// State of the affinity of all its threads.
     fn state(&self, knob: Knob) -> State {
         let threads = self.threads(knob);
         let affinity = |target: &Target| match target {
@@ -227,7 +229,7 @@ impl Vm {
         };
         let value = match &*values {
             [one] => one.clone(),
-            // Too long to be told, or told as it would be given.
+            // Empty if it is too long; else as a user would write it.
             several => format!("each:{}", several.join("+")),
         };
         let value = knob.value(&value).unwrap_or_default();
@@ -235,12 +237,12 @@ impl Vm {
     }
 }
 
-/// A thread, unless it has ended.
-fn thread(tid: u32) -> Option<Target> {
-    Some(Target::Affinity { tid, start: book::started(tid)? })
+/// A thread as a target; `None` if it has ended.
+fn find_thread(tid: u32) -> Option<Target> {
+    Some(Target::Affinity { tid, start: start_time(tid)? })
 }
 
-/// The vhost threads of a process: its own, or before 6.4 threads of the kernel's, called alike (drivers/vhost/vhost.c).
+/// The vhost threads of a process: its own, or before 6.4 kernel threads with the same name (drivers/vhost/vhost.c).
 fn vhost_threads(pid: u32) -> Vec<u32> {
     let name = format!("vhost-{pid}");
     let called = |dir: &Path| fs::read_to_string(dir.join("comm")).is_ok_and(|comm| comm.trim() == name);
@@ -248,16 +250,17 @@ fn vhost_threads(pid: u32) -> Vec<u32> {
         fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
     };
     let own = ids(&format!("/proc/{pid}/task")).into_iter().filter(|dir| called(dir));
-    // Only those of the kernel have no program: anybody may call a process so.
-    let of_kernel = |dir: &PathBuf| called(dir) && fs::read_link(dir.join("exe")).is_err() && is_kernels(dir);
+    // Any process may have that name, but only kernel threads have no program.
+    let of_kernel =
+        |dir: &PathBuf| called(dir) && fs::read_link(dir.join("exe")).is_err() && is_kernel_thread(dir);
     let all = own.chain(ids("/proc").into_iter().filter(of_kernel));
     let mut threads: Vec<u32> = all.filter_map(|dir| dir.file_name()?.to_str()?.parse().ok()).collect();
     threads.sort_unstable();
     threads
 }
 
-/// Whether a process is one of the kernel's: PF_KTHREAD of include/linux/sched.h, in field 9 of its `stat`.
-fn is_kernels(dir: &Path) -> bool {
+/// Checks whether a process is a kernel thread: PF_KTHREAD of include/linux/sched.h, in field 9 of its `stat`.
+fn is_kernel_thread(dir: &Path) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let stat = fs::read_to_string(dir.join("stat")).unwrap_or_default();
     let flags =
@@ -265,48 +268,48 @@ fn is_kernels(dir: &Path) -> bool {
     flags.is_some_and(|flags: u64| flags & PF_KTHREAD != 0)
 }
 
-/// Settings that are changed, until this is dropped.
-pub(crate) struct Changed {
-    changed: Alone,
-    _polls: Option<File>,
+/// Knobs that are changed. They are restored on drop.
+pub struct ChangedKnobs {
+    changed: ExclusiveSettings,
+    polling: Option<File>,
 }
 
-impl Changed {
-    /// Changes settings: all of them, or none. Gives how they stand then.
+impl ChangedKnobs {
+    /// Changes all of the settings, or none. Returns their new states, too.
     ///
     /// # Errors
-    /// One is not there, does not take its value or did not keep it; another experiment is under way.
-    pub(crate) fn make(settings: &[Setting]) -> Result<(Self, Vec<State>), Failure> {
+    /// This process is not root, a knob does not exist or refused its value, or another experiment is under way.
+    pub fn apply(settings: &[Setting]) -> Result<(Self, Vec<State>), Failure> {
         if !is_root() {
             let message = "only root changes settings of a kernel: run the agent as root".to_owned();
             return Err(Failure { kind: FailureKind::NotPermitted, message });
         }
-        let changed = Self::make_in(&Machine::this(), settings)?;
+        let changed = Self::apply_in(&Machine::read(), settings)?;
         let is_set = |state: &State| settings.iter().any(|s| s.knob == state.knob && s.vm == state.vm);
-        Ok((changed, states().into_iter().filter(is_set).collect()))
+        Ok((changed, read_states().into_iter().filter(is_set).collect()))
     }
 
-    fn make_in(machine: &Machine, settings: &[Setting]) -> Result<Self, Failure> {
+    fn apply_in(machine: &Machine, settings: &[Setting]) -> Result<Self, Failure> {
         let (changes, polls) = machine.changes(settings)?;
         let targets: Vec<Target> = changes.iter().map(|(target, _)| *target).collect();
         let busy = |process: &str| {
             format!("process {process} has an experiment under way in this domain: wait until it is over")
         };
-        // From here on, they are put back by whichever way this ends.
-        let changed = Alone::begin(&machine.book, &targets, busy).map_err(unsupported)?;
+        // From here on, dropping restores the settings.
+        let changed = ExclusiveSettings::begin(&machine.journal, &targets, busy).map_err(unsupported)?;
         changes.iter().try_for_each(|(target, value)| changed.set(target, value)).map_err(unsupported)?;
-        let polls = polls.then(|| machine.poll()).transpose();
-        let polls = polls.map_err(|error| unsupported(format!("{LATENCY}: {error}")))?;
-        Ok(Self { changed, _polls: polls })
+        let polling = polls.then(|| machine.poll()).transpose();
+        let polling = polling.map_err(|error| unsupported(format!("{LATENCY}: {error}")))?;
+        Ok(Self { changed, polling })
     }
 
-    /// Puts them back.
+    /// Restores the settings.
     ///
     /// # Errors
-    /// Which could not be: it stays written down, and is tried again when the session ends.
-    pub(crate) fn put_back(&mut self) -> Result<(), Failure> {
-        self._polls = None;
-        self.changed.put_back().map_err(unsupported)
+    /// A setting could not be restored. The journal entry is kept and retried when the session ends.
+    pub fn restore(&mut self) -> Result<(), Failure> {
+        self.polling = None;
+        self.changed.restore().map_err(unsupported)
     }
 }
 

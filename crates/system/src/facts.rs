@@ -1,4 +1,4 @@
-//! What this domain is.
+//! Description of this domain.
 
 use std::{
     fs::{self, DirEntry},
@@ -8,18 +8,18 @@ use std::{
 use sha2::{Digest, Sha256};
 use xweave_wire::message::{Disk, DomainInfo, ModuleInfo, Processor, XenDomain};
 
-use crate::{clock, kvm, standing};
+use crate::{clock, kvm, settings_snapshot};
 
-/// Where the kernel shows its own types and those of its modules.
-pub(crate) const BTF_DIR: &str = "/sys/kernel/btf";
+/// Folder with the BTF of the kernel and of its modules.
+pub const BTF_DIR: &str = "/sys/kernel/btf";
 
 /// Bits of `CapEff` in `/proc/self/status` (include/uapi/linux/capability.h).
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
-/// Looks at the machine. Missing files make empty answers: what they mean is the controller's to say.
-pub fn facts() -> DomainInfo {
+/// Reads the description of this domain; a field whose file is missing stays empty. Takes 20 ms, for the TSC frequency.
+pub fn read_facts() -> DomainInfo {
     let btf = fs::read(format!("{BTF_DIR}/vmlinux")).ok();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     DomainInfo {
@@ -36,20 +36,20 @@ pub fn facts() -> DomainInfo {
         btf_sha256: btf.map(|btf| xweave_text::hex(&Sha256::digest(btf))).unwrap_or_default(),
         modules: modules(),
         tsc_hz: clock::tsc_hz(),
-        vms: kvm::vms(),
+        vms: kvm::list_vms(),
         disks: disks(),
         xen: xen_domain(&line("/sys/hypervisor/type"), &line("/sys/hypervisor/guest_type")),
-        settings: standing::settings(),
+        settings: settings_snapshot::read_settings(),
         recorders: recorders(),
     }
 }
 
-/// How Xen runs this domain, if that is what runs it.
+/// Kind of this domain of Xen; `None` if it does not run on Xen.
 fn xen_domain(hypervisor: &str, kind: &str) -> Option<XenDomain> {
     XenDomain::ALL.into_iter().find(|of| hypervisor == "xen" && of.name() == kind)
 }
 
-/// This process; and its parent, if that is the same program: the recorder of this machine, or who listens.
+/// This process, and its parent if that is the same program: a recording on this machine, or the listening agent.
 fn recorders() -> Vec<u32> {
     /// PROC_PID_INIT_INO of include/linux/proc_ns.h: in any other namespace, processes have other numbers.
     const FIRST_NAMESPACE: &str = "pid:[4026531836]";
@@ -64,16 +64,16 @@ fn recorders() -> Vec<u32> {
 }
 
 fn line(path: &str) -> String {
-    standing::line(Path::new(path)).unwrap_or_default()
+    settings_snapshot::read_line(Path::new(path)).unwrap_or_default()
 }
 
-/// A field of a part of /proc/cpuinfo (arch/x86/kernel/cpu/proc.c).
+/// A field of one processor in /proc/cpuinfo (arch/x86/kernel/cpu/proc.c).
 fn field<'t>(part: &'t str, name: &str) -> Option<&'t str> {
     let mut fields = part.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(called, _)| called.trim() == name).map(|(_, value)| value.trim())
 }
 
-/// Processors and their APIC IDs: the initial ones, which their hypervisor gave them, whatever the guest made of them.
+/// Processors with their initial APIC IDs: those that the hypervisor gave them, even if the guest has changed them.
 fn processors(cpuinfo: &str) -> Vec<Processor> {
     let processor = |part: &str| {
         let number = |name| field(part, name)?.parse().ok();

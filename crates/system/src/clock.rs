@@ -2,14 +2,14 @@
 
 use xweave_wire::message::ClockSample;
 
-/// Attempts at a sample. Whoever is interrupted between two reads gets a wide bracket; one of
-/// several comes through, except on a machine that has no time at all to give.
+/// Attempts at a sample: an interrupt between two reads makes the bracket wide; one of several attempts is not interrupted,
+/// except on an overloaded machine.
 const ATTEMPTS: usize = 12;
 
-/// A bracket that no better attempt is worth waiting for, in TSC ticks: some tens of nanoseconds.
+/// Width of a bracket that is narrow enough, in TSC ticks: some tens of nanoseconds.
 const NARROW: u64 = 200;
 
-/// The time-stamp counter, read after all earlier instructions are done.
+/// Reads the time-stamp counter, after all earlier instructions have completed.
 pub fn tsc() -> u64 {
     // SAFETY: both instructions exist on every x86-64 processor and touch no memory.
     unsafe {
@@ -20,7 +20,7 @@ pub fn tsc() -> u64 {
     }
 }
 
-/// The clocks, read so closely together as a few attempts allow.
+/// Reads the TSC and the clocks as close together as a few attempts allow.
 pub fn sample() -> ClockSample {
     let mut best: Option<ClockSample> = None;
     for _ in 0..ATTEMPTS {
@@ -38,7 +38,7 @@ pub fn sample() -> ClockSample {
     best.unwrap_or(ClockSample { tsc_before: 0, mono_ns: 0, tsc_after: 0, real_ns: 0 })
 }
 
-/// How many TSC ticks make a second, from two samples some milliseconds apart. Good to a few parts in a million.
+/// Measures the TSC frequency in Hz, over 20 ms: accurate to a few parts per million.
 pub fn tsc_hz() -> u64 {
     let first = sample();
     std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! How settings stand that may cost requests time.
+//! Snapshot of the settings that affect response time.
 
 use std::{
     collections::BTreeSet,
@@ -12,19 +12,20 @@ use xweave_wire::{
     message::{Nic, Settings},
 };
 
-/// Those of this kernel.
-pub(crate) fn settings() -> Settings {
-    under(Path::new("/"))
+/// Reads the settings of this kernel.
+pub(crate) fn read_settings() -> Settings {
+    read_settings_from(Path::new("/"))
 }
 
-/// Those whose files are in a folder.
-fn under(root: &Path) -> Settings {
-    let number = |path: &str| line(&root.join(path))?.parse().ok();
+/// Reads the settings whose files are below `root`.
+fn read_settings_from(root: &Path) -> Settings {
+    let number = |path: &str| read_line(&root.join(path))?.parse().ok();
     let cpus = entries(&root.join("sys/devices/system/cpu"));
-    let governor = |cpu: PathBuf| line(&cpu.join("cpufreq/scaling_governor")).filter(|name| is_word(name));
+    let governor =
+        |cpu: PathBuf| read_line(&cpu.join("cpufreq/scaling_governor")).filter(|name| is_word(name));
     let governors: BTreeSet<String> = cpus.into_iter().filter_map(governor).collect();
     let mut nics: Vec<Nic> =
-        entries(&root.join("sys/class/net")).iter().filter_map(|nic| of_nic(nic)).collect();
+        entries(&root.join("sys/class/net")).iter().filter_map(|nic| read_nic(nic)).collect();
     nics.sort_by(|one, other| one.name.cmp(&other.name));
     nics.truncate(NICS);
     Settings {
@@ -36,8 +37,8 @@ fn under(root: &Path) -> Settings {
     }
 }
 
-/// A network device, if it is a real one, or a hypervisor's (Documentation/ABI/testing/sysfs-class-net-queues).
-fn of_nic(path: &Path) -> Option<Nic> {
+/// Reads a network device; `None` if it is neither hardware nor emulated by a hypervisor (Documentation/ABI/testing/sysfs-class-net-queues).
+fn read_nic(path: &Path) -> Option<Nic> {
     let name = path.file_name()?.to_str()?.to_owned();
     let is_queue = |path: &&PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("rx-"))
@@ -50,8 +51,8 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// A file's only line, without its end.
-pub(crate) fn line(path: &Path) -> Option<String> {
+/// Reads a file's text, without surrounding white space; `None` if it cannot be read.
+pub(crate) fn read_line(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
@@ -60,9 +61,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_where_the_kernel_has_them() {
+    fn settings_are_read_from_the_kernels_files() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(under(folder.path()), Settings::default());
+        assert_eq!(read_settings_from(folder.path()), Settings::default());
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -93,6 +94,6 @@ mod tests {
             swappiness: Some(60),
             nics: vec![Nic { name: "eth0".to_owned(), queues: 2 }],
         };
-        assert_eq!(under(folder.path()), expected);
+        assert_eq!(read_settings_from(folder.path()), expected);
     }
 }

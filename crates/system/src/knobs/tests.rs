@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::*;
-use crate::book::killed;
+use crate::settings_journal::kill_at_step;
 
-/// Names the folder in which a process is to change settings.
+/// Environment variable with the folder in which a process changes settings.
 const VICTIM: &str = "XWEAVE_TEST_VICTIM";
-/// And the thread whose affinity it is to change.
+/// Environment variable with the ID of the thread whose affinity the process changes.
 const THREAD: &str = "XWEAVE_TEST_THREAD";
 
 /// A machine whose kernel is files, with one virtual machine that has one vCPU, a thread of this process.
@@ -30,7 +30,7 @@ impl Fake {
             told.send(u32::try_from(unsafe { libc::gettid() }).unwrap()).unwrap();
             let _ = ended.recv();
         });
-        let vcpu_thread = thread(tid.recv().unwrap()).unwrap();
+        let vcpu_thread = find_thread(tid.recv().unwrap()).unwrap();
         let fake = Self { dir: tempfile::tempdir().unwrap(), vcpu: vcpu_thread, thread: Some((end, vcpu)) };
         for (target, value) in
             [(HALT_POLL, "200000\n"), (BUSY_POLL, "0\n"), (GOVERNOR, "menu\n"), (GUEST_HALT_POLL, "200000\n")]
@@ -53,18 +53,18 @@ impl Fake {
         fs::write(path, value).unwrap();
     }
 
-    /// What all that the settings of [`all`] are about is.
+    /// Current values of the settings of [`all`].
     fn values(&self) -> Vec<String> {
-        let book = self.machine().book;
-        [HALT_POLL, GOVERNOR, self.vcpu].map(|target| target.read(&book).unwrap()).to_vec()
+        let journal = self.machine().journal;
+        [HALT_POLL, GOVERNOR, self.vcpu].map(|target| target.read(&journal).unwrap()).to_vec()
     }
 
-    fn page_exists(&self) -> bool {
-        self.dir.path().join("run").join(PAGE).exists()
+    fn entry_exists(&self) -> bool {
+        self.dir.path().join("run").join(ENTRY).exists()
     }
 
     fn refused(&self, settings: &[Setting]) -> String {
-        Changed::make_in(&self.machine(), settings).err().unwrap().message
+        ChangedKnobs::apply_in(&self.machine(), settings).err().unwrap().message
     }
 }
 
@@ -78,8 +78,8 @@ impl Drop for Fake {
 }
 
 fn machine(root: &Path, vcpu: Target) -> Machine {
-    let book = Book { folder: root.join("run"), boot: "b".to_owned(), root: root.into(), ..book() };
-    Machine { book, vms: vec![Vm { name: "web".to_owned(), vcpus: vec![vcpu], vhost: Vec::new() }] }
+    let journal = Journal { folder: root.join("run"), boot: "b".to_owned(), root: root.into(), ..journal() };
+    Machine { journal, vms: vec![Vm { name: "web".to_owned(), vcpus: vec![vcpu], vhost: Vec::new() }] }
 }
 
 fn setting(knob: Knob, value: &str) -> Setting {
@@ -97,35 +97,35 @@ fn all() -> Vec<Setting> {
 }
 
 #[test]
-fn settings_are_changed_together_and_put_back() {
+fn settings_are_changed_together_and_restored() {
     let fake = Fake::new();
     let before = fake.values();
-    let mut changed = Changed::make_in(&fake.machine(), &all()).unwrap();
+    let mut changed = ChangedKnobs::apply_in(&fake.machine(), &all()).unwrap();
     let first = &all()[2].value;
     assert_eq!(fake.values(), ["0", "haltpoll", first]);
-    assert!(fake.page_exists());
-    assert_eq!(fake.machine().book.restore().unwrap(), [], "who holds them lives");
+    assert!(fake.entry_exists());
+    assert_eq!(fake.machine().journal.restore().unwrap(), [], "the holder is alive");
     let states = fake.machine().states();
     let vcpus = states.iter().find(|state| state.knob == Knob::PinVcpus).unwrap();
     assert_eq!((vcpus.vm.as_deref(), &*vcpus.value), (Some("web"), &**first));
-    changed.put_back().unwrap();
+    changed.restore().unwrap();
     assert_eq!(fake.values(), before);
-    assert!(!fake.page_exists());
-    drop(Changed::make_in(&fake.machine(), &all()).unwrap());
+    assert!(!fake.entry_exists());
+    drop(ChangedKnobs::apply_in(&fake.machine(), &all()).unwrap());
     assert_eq!(fake.values(), before);
 }
 
-/// Not a test of its own: what [`a_process_that_is_killed_at_any_step_leaves_nothing_that_is_not_put_back`] kills.
+/// The process that [`settings_are_restored_after_sigkill_at_any_step`] kills; no test of its own.
 #[test]
 fn victim() {
     let Ok(root) = env::var(VICTIM) else { return };
-    let vcpu = thread(env::var(THREAD).unwrap().parse().unwrap()).unwrap();
-    let mut changed = Changed::make_in(&machine(Path::new(&root), vcpu), &all()).unwrap();
-    changed.put_back().unwrap();
+    let vcpu = find_thread(env::var(THREAD).unwrap().parse().unwrap()).unwrap();
+    let mut changed = ChangedKnobs::apply_in(&machine(Path::new(&root), vcpu), &all()).unwrap();
+    changed.restore().unwrap();
 }
 
 #[test]
-fn a_process_that_is_killed_at_any_step_leaves_nothing_that_is_not_put_back() {
+fn settings_are_restored_after_sigkill_at_any_step() {
     let fake = Fake::new();
     let before = fake.values();
     let Target::Affinity { tid, .. } = fake.vcpu else { unreachable!() };
@@ -134,47 +134,47 @@ fn a_process_that_is_killed_at_any_step_leaves_nothing_that_is_not_put_back() {
         let mut victim = Command::new(env::current_exe().unwrap());
         victim.args(["--exact", "knobs::tests::victim"]).stdout(Stdio::null());
         victim.env(VICTIM, fake.dir.path()).env(THREAD, tid.to_string());
-        let status = victim.env(killed::AT, (steps + 1).to_string()).status().unwrap();
+        let status = victim.env(kill_at_step::STEP_VARIABLE, (steps + 1).to_string()).status().unwrap();
         if status.success() {
             break;
         }
         assert_eq!(status.signal(), Some(libc::SIGKILL), "{status}");
         steps += 1;
         changed += usize::from(fake.values() != before);
-        // What the next agent does, or the doctor.
-        let restored = fake.machine().book.restore().unwrap();
+        // As the next agent does, or the doctor.
+        let restored = fake.machine().journal.restore().unwrap();
         assert!(restored.iter().all(|setting| setting.failed.is_none()), "{restored:?}");
         assert_eq!(fake.values(), before, "killed at step {steps}");
-        assert!(!fake.page_exists());
+        assert!(!fake.entry_exists());
     }
-    // Before and after each of: writing it down, two or three changes and as many back, removing the page.
+    // Before and after each of: writing the entry, two or three changes and as many back, removing the entry.
     assert!(steps >= 11 && changed >= 6, "{steps} steps, {changed} of them with something changed");
-    // Or by the next experiment, which does not take what it finds for what was before.
+    // The next experiment restores them, too, and does not mistake the changed values for the previous ones.
     let mut victim = Command::new(env::current_exe().unwrap());
     victim.args(["--exact", "knobs::tests::victim"]).stdout(Stdio::null());
-    victim.env(VICTIM, fake.dir.path()).env(THREAD, tid.to_string()).env(killed::AT, "5");
+    victim.env(VICTIM, fake.dir.path()).env(THREAD, tid.to_string()).env(kill_at_step::STEP_VARIABLE, "5");
     assert_eq!(victim.status().unwrap().signal(), Some(libc::SIGKILL));
     assert_ne!(fake.values(), before);
-    drop(Changed::make_in(&fake.machine(), &[setting(Knob::BusyPoll, "50")]).unwrap());
+    drop(ChangedKnobs::apply_in(&fake.machine(), &[setting(Knob::BusyPoll, "50")]).unwrap());
     assert_eq!(fake.values(), before);
 }
 
 #[test]
-fn what_is_not_as_it_was_asked_is_put_back_and_told() {
+fn refused_values_restore_all_settings() {
     let fake = Fake::new();
     let before = fake.values();
-    // A CPU that there is not.
+    // A CPU that does not exist.
     let settings = [all()[0].clone(), setting(Knob::PinVcpus, "8191")];
     assert!(fake.refused(&settings).contains("cannot be set to 8191"), "{}", fake.refused(&settings));
     assert_eq!(fake.values(), before);
-    assert!(!fake.page_exists());
+    assert!(!fake.entry_exists());
     fake.write(&HALT_POLL.name(), b"[never] always\n");
     let said = fake.refused(&[setting(Knob::HaltPollNs, "0")]);
     assert!(said.contains("is `[never] always`, which it could not be set back to"), "{said}");
 }
 
 #[test]
-fn only_what_there_is_is_set_and_to_values_that_it_takes() {
+fn only_available_knobs_are_set_and_only_to_valid_values() {
     let fake = Fake::new();
     let other_vm = Setting { vm: Some("../1".into()), ..setting(Knob::PinVcpus, "0") };
     for (setting, told) in [
@@ -193,23 +193,23 @@ fn only_what_there_is_is_set_and_to_values_that_it_takes() {
     }
     let twice = [setting(Knob::HaltPollNs, "0"), setting(Knob::HaltPollNs, "1")];
     assert_eq!(fake.refused(&twice), "halt_poll_ns is to be set twice");
-    assert!(!fake.page_exists());
+    assert!(!fake.entry_exists());
 }
 
 #[test]
 fn one_experiment_changes_settings_at_a_time() {
     let fake = Fake::new();
-    let first = Changed::make_in(&fake.machine(), &all()).unwrap();
+    let first = ChangedKnobs::apply_in(&fake.machine(), &all()).unwrap();
     let said = fake.refused(&[setting(Knob::BusyPoll, "50")]);
     assert!(said.contains(&format!("process {} has an experiment under way", std::process::id())), "{said}");
     drop(first);
-    drop(Changed::make_in(&fake.machine(), &[setting(Knob::BusyPoll, "50")]).unwrap());
+    drop(ChangedKnobs::apply_in(&fake.machine(), &[setting(Knob::BusyPoll, "50")]).unwrap());
 }
 
 #[test]
-fn cpus_poll_as_long_as_the_device_is_open_and_only_where_a_driver_can_be_told() {
+fn cpus_poll_while_the_file_is_open_if_there_is_a_cpuidle_driver() {
     let fake = Fake::new();
-    let changed = Changed::make_in(&fake.machine(), &[setting(Knob::IdlePoll, "on")]).unwrap();
+    let changed = ChangedKnobs::apply_in(&fake.machine(), &[setting(Knob::IdlePoll, "on")]).unwrap();
     assert!(fake.machine().polls().unwrap());
     drop(changed);
     fake.write(DRIVER, b"none\n");
