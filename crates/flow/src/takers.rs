@@ -11,7 +11,7 @@ use xweave_trace::{Role, Row, Trace, event::State};
 /// So many events are read: what takers do in the first minutes is what they do.
 const EVENTS: u64 = 1 << 24;
 
-/// Events after which what is over is forgotten.
+/// Events after which ended threads are forgotten.
 const FORGET: u64 = 1 << 16;
 
 /// A time that a flow was on a carrier, and the thread that took it off.
@@ -113,7 +113,8 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
         thread.ahead.sort_by_key(|(_, wait)| std::cmp::Reverse(wait.from_ns));
         last = thread.ahead.iter().map(|(_, wait)| wait.until_ns).fold(last, i64::max);
     }
-    let (mut replay, mut transitions) = (Replay::new(Losses::of(trace).take_all()), Vec::new());
+    let (mut replay, mut transitions) =
+        (Replay::new(Losses::of(trace).take_all()).without_history(), Vec::new());
     for (nth, event) in (1..=EVENTS).zip(trace.events()) {
         if event.time_ns > last {
             break;

@@ -10,6 +10,7 @@ use xweave_trace::{
 };
 
 use crate::{
+    by_domain::ByDomain,
     connection::tcp::LISTEN,
     disk::{DiskId, DiskNames, Disks},
     group::{ObjectGroup, Recorders, ThreadFacts, service},
@@ -86,7 +87,7 @@ pub(crate) struct Accounting {
     /// How long the processes of one place waited for those of another; for those of none that is told apart, without.
     waited: FxHashMap<(usize, Option<usize>), u64>,
     /// By domain.
-    states: FxHashMap<u8, States>,
+    states: ByDomain<States>,
     /// Without a port: the recorder's.
     ports: FxHashMap<(u8, bool, Option<u16>), usize>,
     listeners: Listeners,
@@ -94,7 +95,9 @@ pub(crate) struct Accounting {
     exits: FxHashMap<(usize, i32), usize>,
     locks: FxHashMap<usize, usize>,
     /// By domain: of its first event and its last.
-    times: FxHashMap<u8, (i64, i64)>,
+    times: ByDomain<Option<(i64, i64)>>,
+    /// Whether there was an event yet.
+    begun: bool,
     events: u64,
     seen: Seen,
     /// Where it is asked for.
@@ -118,7 +121,7 @@ impl Accounting {
             figures: Vec::new(),
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
-            replay: Replay::new(losses),
+            replay: Replay::new(losses).without_history(),
             transitions: Vec::new(),
             cpus: FxHashMap::default(),
             disks: Disks::default(),
@@ -127,13 +130,14 @@ impl Accounting {
             uses: FxHashMap::default(),
             written: FxHashMap::default(),
             waited: FxHashMap::default(),
-            states: FxHashMap::default(),
+            states: ByDomain::default(),
             ports: FxHashMap::default(),
             listeners: Listeners::default(),
             interrupts: FxHashMap::default(),
             exits: FxHashMap::default(),
             locks: FxHashMap::default(),
-            times: FxHashMap::default(),
+            times: ByDomain::default(),
+            begun: false,
             events: 0,
             seen: Seen::default(),
             history: None,
@@ -217,14 +221,17 @@ impl Accounting {
         self.seen.add(domain, event.kind);
         // The list of threads at the beginning is none of its moments: perf gives it the time 0.
         if event.kind != Kind::Thread {
-            if let Some(history) = self.history.as_mut().filter(|_| self.times.is_empty()) {
+            if !std::mem::replace(&mut self.begun, true)
+                && let Some(history) = &mut self.history
+            {
                 history.begin(time);
             }
-            self.times.entry(domain).or_insert((time, time)).1 = time;
+            self.times[domain].get_or_insert((time, time)).1 = time;
         }
         let mut transitions = std::mem::take(&mut self.transitions);
         self.replay.feed(event, &mut transitions);
-        transitions.drain(..).for_each(|transition| self.take_transition(transition, names));
+        transitions.iter().for_each(|transition| self.take_transition(transition, names));
+        transitions.clear();
         self.transitions = transitions;
         match event.kind {
             Kind::Thread | Kind::Fork => self.describe(event, names),
@@ -265,15 +272,15 @@ impl Accounting {
         }
     }
 
-    fn take_transition(&mut self, transition: Transition, names: &Names) {
-        match transition {
+    fn take_transition(&mut self, transition: &Transition, names: &Names) {
+        match *transition {
             Transition::Ran { cpu, tid, from, to } => self.run(cpu, tid, from, to, names),
             Transition::Left { thread, cpu, time, state } => self.leave(thread, cpu, time, state, names),
             Transition::Dispatched { thread, cpu, time } => self.dispatch(thread, cpu, time, names),
             Transition::Woken { thread, time, since, whole: true, cpu, .. } => {
                 let live = self.threads.entry(thread).or_default();
                 live.waited = between(since, time);
-                self.states.entry(thread.domain).or_default().woke(live.waited);
+                self.states[thread.domain].woke(live.waited);
                 live.ready = Some(time);
                 live.queued = cpu.map(|cpu| (cpu, time));
             }
@@ -287,7 +294,7 @@ impl Accounting {
             }
             Transition::Began { thread, time } => {
                 self.threads.entry(thread).or_default().ready = Some(time);
-                self.states.entry(thread.domain).or_default().began += 1;
+                self.states[thread.domain].began += 1;
             }
             Transition::InterruptBegan { cpu, tid, .. } => {
                 self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
@@ -311,26 +318,29 @@ impl Accounting {
 
     /// A CPU ran a thread; where that began before the first event, since that.
     fn run(&mut self, cpu: CpuId, tid: u32, from: i64, to: i64, names: &Names) {
-        let first = self.times.get(&cpu.domain).map_or(to, |(first, _)| *first);
+        let first = self.times[cpu.domain].map_or(to, |(first, _)| first);
         let from = from.max(first);
-        let here = self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
         if tid == 0 {
+            self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
             return;
         }
         let (id, ran) = (ThreadId { domain: cpu.domain, tid }, between(from, to));
+        let live = self.threads.entry(id).or_default();
+        live.done.time_ns += ran;
+        let group = match live.group {
+            Some(group) => group,
+            None => self.group(id, names),
+        };
+        let here = self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
         here.busy = here.busy.saturating_add(ran);
-        let group = self.group(id, names);
-        if let Some(here) = self.cpus.get_mut(&cpu) {
-            here.runs.add(from, to, group);
-        }
+        here.runs.add(from, to, group);
         if let Some(history) = &mut self.history {
             history.time(group, from, to);
         }
-        self.threads.entry(id).or_default().done.time_ns += ran;
     }
 
     fn leave(&mut self, id: ThreadId, cpu: u32, time: i64, state: State, names: &Names) {
-        self.states.entry(id.domain).or_default().left(state);
+        self.states[id.domain].left(state);
         let live = self.threads.entry(id).or_default();
         live.out.iter_mut().for_each(|out| out.leaves(time));
         live.ready = None;
@@ -353,7 +363,7 @@ impl Accounting {
         }
         if let Some(since) = live.ready.take() {
             live.done.wait_ns += between(since, time);
-            self.states.entry(id.domain).or_default().got(between(since, time));
+            self.states[id.domain].got(between(since, time));
             live.queued = Some(live.queued.unwrap_or((cpu, since)));
             self.waited_for(id, Some(cpu), time, names);
         }
@@ -495,7 +505,7 @@ impl Accounting {
         };
         let running: Vec<_> = self.cpus.iter().map(runs).collect();
         for (cpu, (tid, since)) in running {
-            let last = self.times.get(&cpu.domain).map_or(since, |(_, last)| *last);
+            let last = self.times[cpu.domain].map_or(since, |(_, last)| last);
             self.run(cpu, tid, since, last, names);
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
@@ -522,15 +532,16 @@ impl Accounting {
             .iter()
             .map(|(domain, cpus)| (domain.clone(), u32::try_from(cpus.len()).unwrap_or(u32::MAX)))
             .collect();
-        let begin = self.times.values().map(|(first, _)| *first).min().unwrap_or(0);
-        let end = self.times.values().map(|(_, last)| *last).max().unwrap_or(0);
+        let times = || self.times.iter().filter_map(|(domain, times)| Some((domain, (*times)?)));
+        let begin = times().map(|(_, (first, _))| first).min().unwrap_or(0);
+        let end = times().map(|(_, (_, last))| last).max().unwrap_or(0);
         let waited = waited::told(&self.waited, &self.keys);
         let domains = &self.domains;
         let states = states::told(&self.states, domains, &busy);
-        let span = |(number, (first, last)): (&u8, &(i64, i64))| {
-            Some((domains.get(number)?.clone(), between(*first, *last)))
+        let span = |(number, (first, last)): (u8, (i64, i64))| {
+            Some((domains.get(&number)?.clone(), between(first, last)))
         };
-        let spans = self.times.iter().filter_map(span).collect();
+        let spans = times().filter_map(span).collect();
         let figures = self.figures;
         let over_time = self.history.map(|history| history.told(&self.keys));
         let objects = self.places.into_iter().map(|(key, place)| (key, figures[place]));

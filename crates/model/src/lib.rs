@@ -17,6 +17,7 @@
 mod accounting;
 pub mod between;
 pub mod breakdown;
+mod by_domain;
 mod bytes;
 pub mod census;
 pub mod comparison;

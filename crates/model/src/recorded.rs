@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
 use xweave_trace::{Trace, event::Kind};
+
+use crate::by_domain::ByDomain;
 
 /// The groups of events that were recorded, by domain: as the recorder says, and of which there are events.
 pub type Groups = BTreeMap<String, BTreeSet<&'static str>>;
@@ -46,19 +47,19 @@ impl LeftOut {
 
 /// The kinds of events that a trace has of each domain, by its number, as bits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen(FxHashMap<u8, u64>);
+pub(crate) struct Seen(ByDomain<u64>);
 
 impl Seen {
     /// There is an event of that kind.
     pub(crate) fn add(&mut self, domain: u8, kind: Kind) {
-        *self.0.entry(domain).or_default() |= 1 << kind as u8;
+        self.0[domain] |= 1 << kind as u8;
     }
 
     /// The groups that were recorded of each domain: those that the recorder names, which may have had no event, and those
     /// of which there is one, as imports name none.
     pub(crate) fn groups(&self, trace: &Trace) -> Groups {
         let of = |number: u8, named: &[String]| {
-            let seen = self.0.get(&number).copied().unwrap_or(0);
+            let seen = self.0[number];
             let is = |kind: Kind, group: &str| {
                 seen & 1 << kind as u8 != 0 || named.iter().any(|name| name == group)
             };

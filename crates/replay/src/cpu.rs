@@ -89,16 +89,25 @@ pub struct Cpu {
     lost: Option<i64>,
     /// Nor whether an interrupt is under way.
     unsure: Option<i64>,
+    /// What was over is forgotten at once.
+    forgets: bool,
 }
 
 impl Cpu {
+    /// Nothing was seen of it yet.
+    pub(crate) fn new(forgets: bool) -> Self {
+        Self { forgets, ..Self::default() }
+    }
+
     /// Who had the CPU between two times.
+    #[inline]
     pub fn threads(&self, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
         let last = self.since.map(|since| Interval { from: since, to: i64::MAX, tid: self.tid });
         overlapping(&self.threads, from, to).chain(last.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
     /// The interrupts between two times, whatever thread was below. None overlaps another.
+    #[inline]
     pub fn interrupts(&self, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
         let open =
             self.frames.first().map(|frame| Interval { from: frame.from, to: i64::MAX, tid: self.tid });
@@ -107,16 +116,19 @@ impl Cpu {
     }
 
     /// When its events were lost between two times.
+    #[inline]
     pub fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
         self.gaps.between(from, to)
     }
 
     /// The end of its last loss.
+    #[inline]
     pub(crate) fn last_loss(&self) -> Option<i64> {
         self.gaps.end()
     }
 
     /// The thread that runs, and since when; `None` before the first switch and after a loss.
+    #[inline]
     pub fn running(&self) -> Option<(u32, i64)> {
         self.since.map(|since| (self.tid, since))
     }
@@ -127,6 +139,7 @@ impl Cpu {
     }
 
     /// Whether no interrupt is under way, as far as events show.
+    #[inline]
     pub fn is_in_thread(&self) -> bool {
         self.frames.is_empty()
     }
@@ -147,6 +160,7 @@ impl Cpu {
     }
 
     /// Takes the thread that the event before this one woke, and notes whether this one is still of interrupts only.
+    #[inline]
     pub(crate) fn begin_event(&mut self, of_interrupts: bool) -> Option<ThreadId> {
         // Softirqs come at once after hard interrupts that raised them: whatever else happens is the thread's.
         self.after_irq &= of_interrupts || !self.frames.is_empty();
@@ -154,6 +168,7 @@ impl Cpu {
     }
 
     /// After a loss, the first event on the CPU shows who has run since its end: since when, if this is such an event.
+    #[inline]
     pub(crate) fn show_running(&mut self, tid: u32, time: i64) -> Option<i64> {
         let since = self.lost.take()?.min(time);
         (self.tid, self.since) = (tid, Some(since));
@@ -166,7 +181,7 @@ impl Cpu {
         // Who is seen to leave it first has had it since before the trace.
         let (since, had) = self.since.replace(time).map_or((i64::MIN, from), |since| (since, self.tid));
         let ran = Interval { from: since, to: time, tid: had };
-        if since < time {
+        if since < time && !self.forgets {
             self.threads.push_back(ran);
         }
         self.tid = to;
@@ -276,6 +291,7 @@ impl Cpu {
         let took = between(ended.from, time);
         match self.frames.last_mut() {
             Some(below) => below.above += took,
+            None if self.forgets => {}
             None => self.interrupts.push_back(Interval { from: outermost.from, to: time, tid: self.tid }),
         }
         self.after_irq |= !soft;
@@ -291,12 +307,14 @@ impl Cpu {
     }
 }
 
+#[inline]
 fn clipped(stretch: Interval, from: i64, to: i64) -> impl Iterator<Item = Interval> {
     let Interval { from: a, to: b, tid } = stretch;
     let (a, b) = (a.max(from), b.min(to));
     (a < b).then_some(Interval { from: a, to: b, tid }).into_iter()
 }
 
+#[inline]
 fn overlapping(past: &VecDeque<Interval>, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
     let first = past.partition_point(|stretch| stretch.to <= from);
     let these = past.range(first..).copied().take_while(move |stretch| stretch.from < to);

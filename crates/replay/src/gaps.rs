@@ -19,17 +19,20 @@ impl Gaps {
     }
 
     /// Those that end after a moment.
+    #[inline]
     pub fn after(&self, time: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
         let first = self.0.partition_point(|(_, until)| *until <= time);
         self.0.range(first..).copied()
     }
 
     /// What of them lies between two times.
+    #[inline]
     pub fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
         self.after(from).take_while(move |(a, _)| *a < to).map(move |(a, b)| (a.max(from), b.min(to)))
     }
 
     /// The end of the last.
+    #[inline]
     pub fn end(&self) -> Option<i64> {
         self.0.back().map(|(_, until)| *until)
     }

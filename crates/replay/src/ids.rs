@@ -19,6 +19,7 @@ pub struct CpuId {
 }
 
 /// Nanoseconds from one time to another; 0 where clocks say that the later one came first.
+#[inline]
 pub fn between(from: i64, to: i64) -> u64 {
     u64::try_from(to.saturating_sub(from)).unwrap_or(0)
 }

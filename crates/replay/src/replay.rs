@@ -18,11 +18,17 @@ use crate::{
 pub struct Replay {
     /// Threads.
     pub threads: Threads,
-    cpus: FxHashMap<CpuId, Cpu>,
+    cpus: Vec<(CpuId, Cpu)>,
+    /// Where each is among these.
+    places: FxHashMap<CpuId, usize>,
+    /// The place of the one that was looked up last: the next event is often of the same.
+    last: usize,
     /// Losses that lie ahead, in the order of the times.
     losses: VecDeque<Loss>,
     /// The end of the latest loss so far.
     lost_until: i64,
+    /// What was over is forgotten at once.
+    forgets: bool,
 }
 
 impl Replay {
@@ -33,14 +39,29 @@ impl Replay {
         Self { losses: losses.into(), ..Self::default() }
     }
 
-    /// A CPU, if something was seen of it.
-    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
-        self.cpus.get(&id)
+    /// The same, for who reads transitions only: what was over is forgotten at once, and of threads and CPUs only what they do
+    /// now is known.
+    #[must_use]
+    pub fn without_history(self) -> Self {
+        Self { forgets: true, threads: Threads::without_history(), ..self }
     }
 
-    /// All CPUs of which something was seen.
-    pub fn cpus(&self) -> impl Iterator<Item = (CpuId, &Cpu)> {
-        self.cpus.iter().map(|(id, cpu)| (*id, cpu))
+    /// A CPU, if something was seen of it.
+    #[inline]
+    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        self.places.get(&id).map(|place| &self.cpus[*place].1)
+    }
+
+    /// The place of a CPU, of which something is seen.
+    #[inline]
+    fn place(&mut self, id: CpuId) -> usize {
+        if self.cpus.get(self.last).is_none_or(|(last, _)| *last != id) {
+            self.last = *self.places.entry(id).or_insert_with(|| {
+                self.cpus.push((id, Cpu::new(self.forgets)));
+                self.cpus.len() - 1
+            });
+        }
+        self.last
     }
 
     /// Whether events of a domain were lost between two times: on any of its CPUs, or on this one.
@@ -63,6 +84,7 @@ impl Replay {
     }
 
     /// Time goes on until then: something may have been lost.
+    #[inline]
     pub fn advance(&mut self, time: i64, transitions: &mut Vec<Transition>) {
         while let Some(&loss) = self.losses.front().filter(|loss| loss.from <= time) {
             self.losses.pop_front();
@@ -71,13 +93,17 @@ impl Replay {
     }
 
     /// What is seen amid a loss is true of that moment only: after it, the rest is lost as before.
+    #[inline]
     pub fn resume_loss(&mut self, event: &Event, transitions: &mut Vec<Transition>) {
-        let time = event.time_ns;
-        if time >= self.lost_until {
-            return;
+        if event.time_ns < self.lost_until {
+            self.lose_rest(event, transitions);
         }
+    }
+
+    fn lose_rest(&mut self, event: &Event, transitions: &mut Vec<Transition>) {
+        let time = event.time_ns;
         let cpu = CpuId { domain: event.domain, cpu: event.cpu };
-        let end = self.cpus.get(&cpu).and_then(Cpu::last_loss).filter(|to| *to > time);
+        let end = self.cpu(cpu).and_then(Cpu::last_loss).filter(|to| *to > time);
         if let Some(to) = end {
             self.lose(Loss { cpu, from: time, to }, transitions);
         }
@@ -85,13 +111,15 @@ impl Replay {
 
     /// The interrupt under way on a CPU completes an I/O request that a thread had queued.
     pub fn complete(&mut self, cpu: CpuId, time: i64, request: u64, by: Option<ThreadId>) {
-        self.cpus.entry(cpu).or_default().complete(time, request, by);
+        let place = self.place(cpu);
+        self.cpus[place].1.complete(time, request, by);
     }
 
     fn lose(&mut self, loss: Loss, transitions: &mut Vec<Transition>) {
         let Loss { cpu: id, from, to } = loss;
         self.lost_until = self.lost_until.max(to);
-        let here = self.cpus.entry(id).or_default();
+        let place = self.place(id);
+        let here = &mut self.cpus[place].1;
         let had = ThreadId { domain: id.domain, tid: here.tid() };
         if let Some(ran) = here.lose(from, to) {
             transitions.push(Transition::Ran { cpu: id, tid: ran.tid, from: ran.from, to: ran.to });
@@ -105,7 +133,8 @@ impl Replay {
         let Event { time_ns: time, domain, cpu, tid, other, kind, .. } = *event;
         let thread = |tid| ThreadId { domain, tid };
         let id = CpuId { domain, cpu };
-        let here = self.cpus.entry(id).or_default();
+        let place = self.place(id);
+        let here = &mut self.cpus[place].1;
         let of_interrupts =
             matches!(kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit);
         let waking = here.begin_event(of_interrupts);
@@ -196,7 +225,7 @@ impl Replay {
     /// Forgets what was over before this time.
     pub fn forget_before(&mut self, time: i64) {
         self.threads.forget_before(time);
-        self.cpus.values_mut().for_each(|cpu| cpu.forget_before(time));
+        self.cpus.iter_mut().for_each(|(_, cpu)| cpu.forget_before(time));
     }
 }
 

@@ -138,11 +138,13 @@ pub struct Thread {
     born: Option<(i64, ThreadId)>,
     /// How it was woken while it ran; that may be why it does not wait after all.
     woken: Option<Since>,
+    /// What was over is forgotten at once.
+    forgets: bool,
     past: VecDeque<Segment>,
 }
 
 impl Thread {
-    fn new(now: ThreadState, since: i64) -> Self {
+    fn new(now: ThreadState, since: i64, forgets: bool) -> Self {
         Self {
             process: 0,
             name: Name::default(),
@@ -151,24 +153,28 @@ impl Thread {
             guessed: false,
             born: None,
             woken: None,
+            forgets,
             past: VecDeque::new(),
         }
     }
 
+    #[inline]
     fn go(&mut self, time: i64, next: ThreadState) {
-        if time > self.since {
+        if time > self.since && !self.forgets {
             self.past.push_back(Segment { from: self.since, to: time, doing: self.now });
         }
         (self.now, self.since) = (next, time);
     }
 
     /// What it did until now shows from what it does next.
+    #[inline]
     fn turns_out(&mut self, doing: ThreadState) {
         if std::mem::take(&mut self.guessed) {
             self.now = doing;
         }
     }
 
+    #[inline]
     fn end_wait(&mut self, by: Ended) {
         match &mut self.now {
             ThreadState::Waiting { over: over @ None, .. } => *over = Some(by),
@@ -196,6 +202,7 @@ impl Thread {
         self.go(to.min(time).max(self.since), doing);
     }
 
+    #[inline]
     fn runs(&self) -> Option<u32> {
         match self.now {
             ThreadState::Running { cpu } => Some(cpu),
@@ -204,11 +211,13 @@ impl Thread {
     }
 
     /// Who made it, if it began at this time.
+    #[inline]
     pub fn born_of(&self, time: i64) -> Option<ThreadId> {
         self.born.filter(|(born, _)| *born == time).map(|(_, by)| by)
     }
 
     /// The processor that it had next, at this time or later.
+    #[inline]
     pub fn next_cpu(&self, time: i64) -> Option<u32> {
         let first = self.past.partition_point(|segment| segment.to <= time);
         let past = self.past.range(first..).map(|segment| segment.doing);
@@ -222,6 +231,7 @@ impl Thread {
 
     /// What it did between two times, as segments that leave no gap; `None` for what is not known, before its
     /// line begins. What lasts is told up to `to`. What was lost on other processors is not looked at.
+    #[inline]
     fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Option<ThreadState>)> + '_ {
         let begun = self.past.front().map_or(self.since, |first| first.from);
         let unknown = (from < begun).then(|| (from, begun.min(to), None));
@@ -237,18 +247,27 @@ impl Thread {
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     all: FxHashMap<ThreadId, Thread>,
+    /// What was over is forgotten at once.
+    forgets: bool,
     /// When events were lost, by domain.
     lost: FxHashMap<u8, Gaps>,
 }
 
 impl Threads {
+    /// None yet, of which only what they do now will be known.
+    pub(crate) fn without_history() -> Self {
+        Self { forgets: true, ..Self::default() }
+    }
+
     /// A thread's line, if it was seen.
+    #[inline]
     pub fn get(&self, id: ThreadId) -> Option<&Thread> {
         self.all.get(&id)
     }
 
     /// What a thread did between two times, as segments that leave no gap; `None` before its line begins. Where events
     /// were lost, only of one that ran elsewhere is it known.
+    #[inline]
     pub fn line(&self, id: ThreadId, from: i64, to: i64) -> Vec<(i64, i64, Option<ThreadState>)> {
         let Some(thread) = self.get(id) else { return vec![(from, to, None)] };
         let Some(gaps) = self.lost.get(&id.domain) else { return thread.between(from, to).collect() };
@@ -269,17 +288,20 @@ impl Threads {
     }
 
     /// Whether the kernel kept a thread from running from that time on, because a quota was used up.
+    #[inline]
     pub fn is_throttled(&self, id: ThreadId, at: i64) -> bool {
         let line = self.line(id, at, at + 1);
         matches!(line[..], [(_, _, Some(ThreadState::Ready { since: Since::Throttled, .. })), ..])
     }
 
     /// Whether events of a domain were lost between two times.
+    #[inline]
     pub fn lost(&self, domain: u8, from: i64, to: i64) -> bool {
         self.lost.get(&domain).is_some_and(|gaps| gaps.between(from, to).next().is_some())
     }
 
     /// When the last loss of a domain's events was over.
+    #[inline]
     pub fn last_loss(&self, domain: u8) -> Option<i64> {
         self.lost.get(&domain)?.end()
     }
@@ -298,14 +320,15 @@ impl Threads {
     pub fn fork(&mut self, id: ThreadId, by: ThreadId, time: i64) {
         // Its number may have been another's.
         let ready = ThreadState::Ready { cpu: None, since: Since::Woken };
-        let new = Thread { born: Some((time, by)), ..Thread::new(ready, time) };
+        let new = Thread { born: Some((time, by)), ..Thread::new(ready, time, self.forgets) };
         self.all.insert(id, new);
     }
 
     /// What a thread is called and which process it belongs to.
     pub fn describe(&mut self, id: ThreadId, process: u64, name: Name, time: i64) {
         let waits = ThreadState::Waiting { state: State::Sleeping, over: None };
-        let new = || Thread { guessed: true, ..Thread::new(waits, time) };
+        let forgets = self.forgets;
+        let new = || Thread { guessed: true, ..Thread::new(waits, time, forgets) };
         let thread = self.all.entry(id).or_insert_with(new);
         (thread.process, thread.name) = (process, name);
     }
@@ -319,6 +342,7 @@ impl Threads {
     }
 
     /// A thread does something of which it shows what it has done since events were lost.
+    #[inline]
     fn heard_of(&mut self, id: ThreadId, time: i64, doing: ThreadState) {
         if let Some(gaps) = self.lost.get(&id.domain)
             && let Some(thread) = self.all.get_mut(&id)
@@ -332,7 +356,8 @@ impl Threads {
         if id.tid != 0 {
             let running = ThreadState::Running { cpu };
             self.heard_of(id, time, running);
-            let thread = self.all.entry(id).or_insert_with(|| Thread::new(running, since));
+            let forgets = self.forgets;
+            let thread = self.all.entry(id).or_insert_with(|| Thread::new(running, since, forgets));
             // It was woken since then, and ran already.
             if thread.since >= since && matches!(thread.now, ThreadState::Ready { .. }) {
                 thread.now = running;
@@ -343,11 +368,12 @@ impl Threads {
     /// A processor went from one thread to another. The idle thread has the number 0 on each processor, and no
     /// line.
     pub fn switch(&mut self, domain: u8, time: i64, cpu: u32, from: u32, state: State, to: u32) {
+        let forgets = self.forgets;
         if from != 0 {
             let id = ThreadId { domain, tid: from };
             self.heard_of(id, time, ThreadState::Running { cpu });
-            let thread =
-                self.all.entry(id).or_insert_with(|| Thread::new(ThreadState::Running { cpu }, time));
+            let new = || Thread::new(ThreadState::Running { cpu }, time, forgets);
+            let thread = self.all.entry(id).or_insert_with(new);
             thread.turns_out(ThreadState::Running { cpu });
             let ready = |since| ThreadState::Ready { cpu: Some(cpu), since };
             let next = match state {
@@ -365,7 +391,7 @@ impl Threads {
             let id = ThreadId { domain, tid: to };
             self.heard_of(id, time, ThreadState::Ready { cpu: None, since: Since::Woken });
             let gaps = self.lost.get(&domain);
-            let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time));
+            let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time, forgets));
             thread.turns_out(ThreadState::Ready { cpu: None, since: Since::Woken });
             if let Some(since) = thread.woken.take()
                 && matches!(thread.now, ThreadState::Waiting { .. })
@@ -399,10 +425,11 @@ impl Threads {
         quota: Option<Quota>,
     ) -> Option<(i64, bool)> {
         self.heard_of(id, time, ThreadState::Waiting { state: State::Sleeping, over: Some(Ended::Lost) });
+        let forgets = self.forgets;
         let thread = self.all.entry(id).or_insert_with(|| {
             // It was waiting when the trace began, for what is not known.
             let waits = ThreadState::Waiting { state: State::Sleeping, over: None };
-            Thread { guessed: true, ..Thread::new(waits, time) }
+            Thread { guessed: true, ..Thread::new(waits, time, forgets) }
         });
         let whole = !std::mem::take(&mut thread.guessed);
         let woken = match quota {

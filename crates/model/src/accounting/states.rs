@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use xweave_trace::event::State;
 
+use crate::by_domain::ByDomain;
+
 /// The states of a domain's threads, and how often they went from one to another. A thread runs, is ready for a CPU, or
 /// waits for something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,12 +57,12 @@ impl States {
 
 /// By the domains' names. Threads ran while their CPUs were `busy`.
 pub(super) fn told(
-    states: &FxHashMap<u8, States>,
+    states: &ByDomain<States>,
     domains: &FxHashMap<u8, String>,
     busy: &BTreeMap<String, BTreeMap<u32, u64>>,
 ) -> BTreeMap<String, States> {
-    let one = |(number, states): (&u8, &States)| {
-        let domain = domains.get(number)?;
+    let one = |(number, states): (u8, &States)| {
+        let domain = domains.get(&number).filter(|_| *states != States::default())?;
         let cpus = busy.get(domain).into_iter().flat_map(BTreeMap::values);
         let running_ns = cpus.copied().fold(0, u64::saturating_add);
         Some((domain.clone(), States { running_ns, ..*states }))
