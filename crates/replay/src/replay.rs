@@ -208,8 +208,11 @@ impl Replay {
             }
             Kind::Lost => {
                 let loss = Loss::new(event);
-                // Known beforehand, unless the trace's manifest does not count it.
-                if here.last_loss().is_none_or(|to| to < loss.to) {
+                // Known beforehand, unless the trace's manifest does not count it. One before the last switch says nothing of
+                // who runs now.
+                let is_known = here.last_loss().is_some_and(|to| to >= loss.to);
+                let is_past = here.running().is_some_and(|(_, since)| since >= loss.to);
+                if !is_known && !is_past {
                     self.lose(loss, transitions);
                 }
             }

@@ -55,8 +55,8 @@ impl<'a> Contents<'a> {
         let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
         let services = found.as_ref().map(|found| &*found.services).unwrap_or_default();
-        let varied = has_events.then(|| variation::of(trace, services)).flatten();
-        let own = varied.as_ref().map(|varied| &varied.spec);
+        let (own, varied) = has_events.then(|| variation::of(trace, services)).flatten().unzip();
+        let varied = varied.flatten();
         let mut explained = if has_events { transactions::of(trace, asked, own, chosen) } else { Vec::new() };
         let usage = has_events.then(|| Usage::of_times(trace));
 

@@ -57,19 +57,32 @@ pub(super) struct Kind {
     pub(super) outcome: Outcome,
 }
 
-/// Those of the kinds that are asked for, also if there are none; and of the kinds that are asked for most likely those that
-/// have any, with the ones that `varied` is about. Of flows those of these IDs, in ascending order, are among the ones that are
-/// shown, if there is room.
-pub(super) fn of(trace: &Trace, asked: &[Spec], varied: Option<&Spec>, chosen: &[u64]) -> Vec<Kind> {
+/// Explains the kinds that are asked for, also if there are none of them, and of the kinds that are asked for most likely those
+/// that have any. Of flows those of these IDs, in ascending order, are among the ones that are shown, if there is room.
+/// `varied` was explained already: where its kind is among them it is not explained again.
+pub(super) fn of(trace: &Trace, asked: &[Spec], mut varied: Option<Varied>, chosen: &[u64]) -> Vec<Kind> {
     let mut specs = specs(trace);
-    if let Some(varied) = varied.filter(|varied| !specs.contains(varied)) {
-        specs.insert(specs.len().min(1), varied.clone());
+    if let Some(varied) = varied.as_ref().filter(|varied| varied.varies && !specs.contains(&varied.kind.spec))
+    {
+        specs.insert(specs.len().min(1), varied.kind.spec.clone());
     }
+    let mut explained = |spec: Spec| match varied.take_if(|varied| varied.kind.spec == spec) {
+        Some(varied) => varied.kind,
+        None => kind(trace, spec, chosen, &mut |_, _| ()),
+    };
+    let mut kinds: Vec<Kind> = asked.iter().map(|spec| explained(spec.clone())).collect();
     let others = specs.into_iter().filter(|spec| asked.iter().all(|other| sort(other) != sort(spec)));
-    let others = others.map(|spec| kind(trace, spec, chosen));
-    let others =
-        others.filter(|kind| kind.totals.transactions() > 0).take(KINDS.min(ASKED - asked.len().min(ASKED)));
-    asked.iter().map(|spec| kind(trace, spec.clone(), chosen)).chain(others).collect()
+    let found = others.map(explained).filter(|kind| kind.totals.transactions() > 0);
+    kinds.extend(found.take(KINDS.min(ASKED - asked.len().min(ASKED))));
+    kinds
+}
+
+/// The kind of transactions of which it was looked at why they vary.
+pub(super) struct Varied {
+    /// The transactions. What was gone through is with what was found of their variation, if they vary.
+    pub(super) kind: Kind,
+    /// Whether there are enough of them to say why they vary.
+    pub(super) varies: bool,
 }
 
 /// What is asked for most likely: the trace's own, then the most frequent one of each sort.
@@ -99,13 +112,20 @@ fn sort(spec: &Spec) -> std::mem::Discriminant<Spec> {
     std::mem::discriminant(spec)
 }
 
-fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
+/// Explains the transactions of a kind. Each is given to `also`, with the objects' names so far.
+pub(super) fn kind(
+    trace: &Trace,
+    spec: Spec,
+    chosen: &[u64],
+    also: &mut dyn FnMut(&Explained, &Objects),
+) -> Kind {
     let mut tally = Tally::of(&spec, true);
     let mut levels = Levels::default();
     let mut choice = Choice::new(SLOWEST, QUANTILES, SAMPLE);
     let mut asked = Vec::new();
     let of_flows = matches!(spec, Spec::Flow(_));
     let outcome = explain(trace, &spec, &mut |transaction, objects| {
+        also(&transaction, objects);
         let kept = tally.add(&transaction, objects);
         levels.add(&transaction, &kept);
         choice.offer(transaction.total_ns, transaction.id, || transaction.clone());

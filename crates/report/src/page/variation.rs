@@ -15,7 +15,10 @@ use xweave_vary::{
     usual,
 };
 
-use super::{bounded::cut, transactions::LIST};
+use super::{
+    bounded::cut,
+    transactions::{self, LIST, Varied},
+};
 use crate::{
     document::vary::{build_cause, build_figures, build_segment, build_setting},
     variation::said,
@@ -37,11 +40,25 @@ pub(super) struct Found {
     requests: Requests,
 }
 
-/// Of the requests that the command looks at if it is told nothing; none, if there are too few, or none of a service.
-pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<Found> {
+/// Explains the requests that the command looks at if it is told nothing, and finds why they vary. Without the latter, if there
+/// are too few; neither, if there are none of a service. Both take the requests from one pass over the events.
+pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<(Varied, Option<Found>)> {
     let spec = usual(trace, || services.to_vec()).filter(|spec| !matches!(spec, Spec::Flow(_)))?;
-    let (variation, requests) = Variation::of(trace, &spec).ok()?;
-    Some(Found { spec, variation, requests })
+    let mut requests = Requests::default();
+    // None of these are flows.
+    let chosen = &[];
+    let mut kind = transactions::kind(trace, spec.clone(), chosen, &mut |transaction, objects| {
+        requests.add(transaction, objects);
+    });
+    let outcome = std::mem::take(&mut kind.outcome);
+    let found = match Variation::of_requests(&mut requests, outcome, trace.manifest()) {
+        Ok(variation) => Some(Found { spec, variation, requests }),
+        Err(few) => {
+            kind.outcome = *few.outcome;
+            None
+        }
+    };
+    Some((Varied { kind, varies: found.is_some() }, found))
 }
 
 impl Found {
