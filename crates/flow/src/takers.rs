@@ -96,11 +96,8 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
     let mut threads: HashMap<ThreadId, Thread<'_>> = HashMap::new();
     for (group, waits) in groups.iter().enumerate() {
         for wait in waits.iter().filter(|wait| hosts.contains(&wait.domain) && wait.tid != 0) {
-            threads
-                .entry(ThreadId { domain: wait.domain, tid: wait.tid })
-                .or_default()
-                .ahead
-                .push((group, wait));
+            let thread = ThreadId { domain: wait.domain, tid: wait.tid };
+            threads.entry(thread).or_default().ahead.push((group, wait));
         }
     }
     let mut sums = vec![Sums::default(); groups.len()];

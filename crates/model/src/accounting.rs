@@ -96,8 +96,6 @@ pub(crate) struct Accounting {
     locks: FxHashMap<usize, usize>,
     /// By domain: of its first event and its last.
     times: ByDomain<Option<(i64, i64)>>,
-    /// Whether there was an event yet.
-    begun: bool,
     events: u64,
     seen: Seen,
     /// Where it is asked for.
@@ -137,7 +135,6 @@ impl Accounting {
             exits: FxHashMap::default(),
             locks: FxHashMap::default(),
             times: ByDomain::default(),
-            begun: false,
             events: 0,
             seen: Seen::default(),
             history: None,
@@ -221,9 +218,7 @@ impl Accounting {
         self.seen.add(domain, event.kind);
         // The list of threads at the beginning is none of its moments: perf gives it the time 0.
         if event.kind != Kind::Thread {
-            if !std::mem::replace(&mut self.begun, true)
-                && let Some(history) = &mut self.history
-            {
+            if let Some(history) = &mut self.history {
                 history.begin(time);
             }
             self.times[domain].get_or_insert((time, time)).1 = time;

@@ -15,7 +15,7 @@ const COMPLETIONS: usize = 1 << 10;
 
 /// Most interrupts of a CPU that are above one another: a softirq, hard interrupts and their handlers, and one that cannot
 /// be masked. Of what is beyond, the end of the oldest was not seen.
-pub const NESTED: usize = 16;
+const NESTED: usize = 16;
 
 /// Softirqs, as `include/linux/interrupt.h` numbers them.
 mod softirq {
@@ -80,30 +80,29 @@ pub struct Cpu {
     waking: Option<ThreadId>,
     /// Requests that interrupts under way have completed, in the order of their depths.
     completions: Vec<Completion>,
-    threads: VecDeque<Interval>,
+    threads: Past,
     /// Interrupts, the outermost only.
-    interrupts: VecDeque<Interval>,
+    interrupts: Past,
     /// When its events were lost.
     gaps: Gaps,
     /// Since the last of these times nothing has shown who runs.
     lost: Option<i64>,
     /// Nor whether an interrupt is under way.
     unsure: Option<i64>,
-    /// What was over is forgotten at once.
-    forgets: bool,
 }
 
 impl Cpu {
     /// Nothing was seen of it yet.
     pub(crate) fn new(forgets: bool) -> Self {
-        Self { forgets, ..Self::default() }
+        let past = || Past { intervals: VecDeque::new(), forgets };
+        Self { threads: past(), interrupts: past(), ..Self::default() }
     }
 
     /// Who had the CPU between two times.
     #[inline]
     pub fn threads(&self, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
         let last = self.since.map(|since| Interval { from: since, to: i64::MAX, tid: self.tid });
-        overlapping(&self.threads, from, to).chain(last.into_iter().flat_map(move |s| clipped(s, from, to)))
+        self.threads.between(from, to).chain(last.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
     /// The interrupts between two times, whatever thread was below. None overlaps another.
@@ -111,8 +110,7 @@ impl Cpu {
     pub fn interrupts(&self, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
         let open =
             self.frames.first().map(|frame| Interval { from: frame.from, to: i64::MAX, tid: self.tid });
-        overlapping(&self.interrupts, from, to)
-            .chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
+        self.interrupts.between(from, to).chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
     /// When its events were lost between two times.
@@ -181,8 +179,8 @@ impl Cpu {
         // Who is seen to leave it first has had it since before the trace.
         let (since, had) = self.since.replace(time).map_or((i64::MIN, from), |since| (since, self.tid));
         let ran = Interval { from: since, to: time, tid: had };
-        if since < time && !self.forgets {
-            self.threads.push_back(ran);
+        if since < time {
+            self.threads.push(ran);
         }
         self.tid = to;
         // Interrupts do not switch: an end was lost.
@@ -240,8 +238,9 @@ impl Cpu {
     pub(crate) fn lose(&mut self, from: i64, to: i64) -> Option<Interval> {
         let until = |since: i64, tid| (since < from).then_some(Interval { from: since, to: from, tid });
         let ran = self.since.take().and_then(|since| until(since, self.tid));
-        self.threads.extend(ran);
-        self.interrupts.extend(self.frames.first().and_then(|frame| until(frame.from, self.tid)));
+        ran.into_iter().for_each(|ran| self.threads.push(ran));
+        let outermost = self.frames.first().and_then(|frame| until(frame.from, self.tid));
+        outermost.into_iter().for_each(|interrupt| self.interrupts.push(interrupt));
         self.frames.clear();
         self.completions.clear();
         self.after_irq = false;
@@ -281,7 +280,9 @@ impl Cpu {
         // An end whose beginning was not seen ends nothing, unless that was lost.
         let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else {
             let begun = self.unsure.take().filter(|lost| self.frames.is_empty() && *lost < time);
-            self.interrupts.extend(begun.map(|lost| Interval { from: lost, to: time, tid: self.tid }));
+            if let Some(lost) = begun {
+                self.interrupts.push(Interval { from: lost, to: time, tid: self.tid });
+            }
             return None;
         };
         let (outermost, ended) = (self.frames[0], self.frames[at]);
@@ -291,18 +292,15 @@ impl Cpu {
         let took = between(ended.from, time);
         match self.frames.last_mut() {
             Some(below) => below.above += took,
-            None if self.forgets => {}
-            None => self.interrupts.push_back(Interval { from: outermost.from, to: time, tid: self.tid }),
+            None => self.interrupts.push(Interval { from: outermost.from, to: time, tid: self.tid }),
         }
         self.after_irq |= !soft;
         Some((ended.number, took.saturating_sub(ended.above)))
     }
 
     pub(crate) fn forget_before(&mut self, time: i64) {
-        for past in [&mut self.threads, &mut self.interrupts] {
-            let over = past.partition_point(|stretch| stretch.to <= time);
-            past.drain(..over);
-        }
+        self.threads.forget_before(time);
+        self.interrupts.forget_before(time);
         self.gaps.forget_before(time);
     }
 }
@@ -314,9 +312,30 @@ fn clipped(stretch: Interval, from: i64, to: i64) -> impl Iterator<Item = Interv
     (a < b).then_some(Interval { from: a, to: b, tid }).into_iter()
 }
 
-#[inline]
-fn overlapping(past: &VecDeque<Interval>, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
-    let first = past.partition_point(|stretch| stretch.to <= from);
-    let these = past.range(first..).copied().take_while(move |stretch| stretch.from < to);
-    these.flat_map(move |stretch| clipped(stretch, from, to))
+/// Intervals that are over, in the order of their times.
+#[derive(Clone, Debug, Default)]
+struct Past {
+    intervals: VecDeque<Interval>,
+    /// None is remembered.
+    forgets: bool,
+}
+
+impl Past {
+    fn push(&mut self, interval: Interval) {
+        if !self.forgets {
+            self.intervals.push_back(interval);
+        }
+    }
+
+    #[inline]
+    fn between(&self, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
+        let first = self.intervals.partition_point(|interval| interval.to <= from);
+        let these = self.intervals.range(first..).copied().take_while(move |interval| interval.from < to);
+        these.flat_map(move |interval| clipped(interval, from, to))
+    }
+
+    fn forget_before(&mut self, time: i64) {
+        let over = self.intervals.partition_point(|interval| interval.to <= time);
+        self.intervals.drain(..over);
+    }
 }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 /// Times in which something was lost, in order: none touches another.
 #[derive(Clone, Debug, Default)]
-pub struct Gaps(VecDeque<(i64, i64)>);
+pub(crate) struct Gaps(VecDeque<(i64, i64)>);
 
 impl Gaps {
     /// Adds one. Those before begin no later.
-    pub fn add(&mut self, mut from: i64, mut to: i64) {
+    pub(crate) fn add(&mut self, mut from: i64, mut to: i64) {
         while let Some(&(before, until)) = self.0.back()
             && until >= from
         {
@@ -20,25 +20,25 @@ impl Gaps {
 
     /// Those that end after a moment.
     #[inline]
-    pub fn after(&self, time: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+    pub(crate) fn after(&self, time: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
         let first = self.0.partition_point(|(_, until)| *until <= time);
         self.0.range(first..).copied()
     }
 
     /// What of them lies between two times.
     #[inline]
-    pub fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+    pub(crate) fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
         self.after(from).take_while(move |(a, _)| *a < to).map(move |(a, b)| (a.max(from), b.min(to)))
     }
 
     /// The end of the last.
     #[inline]
-    pub fn end(&self) -> Option<i64> {
+    pub(crate) fn end(&self) -> Option<i64> {
         self.0.back().map(|(_, until)| *until)
     }
 
     /// Forgets those that were over before this time, but for the last.
-    pub fn forget_before(&mut self, time: i64) {
+    pub(crate) fn forget_before(&mut self, time: i64) {
         while self.0.len() > 1 && self.0[0].1 <= time {
             self.0.pop_front();
         }

@@ -17,10 +17,9 @@ mod replay;
 mod thread;
 mod transition;
 
-pub use cpu::{Cpu, Interval, NESTED};
-pub use gaps::Gaps;
+pub use cpu::{Cpu, Interval};
 pub use ids::{CpuId, ThreadId, between};
 pub use loss::{Loss, LossOfCpu, LossOfDomain, Losses};
 pub use replay::Replay;
-pub use thread::{Ended, Segment, Since, Source, Thread, ThreadState, Threads};
+pub use thread::{Ended, Since, Source, Thread, ThreadState, Threads};
 pub use transition::Transition;

@@ -111,15 +111,12 @@ pub enum Ended {
     Lost,
 }
 
-/// A part of a thread's line.
+/// A part of a thread's line, until the next one's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Its beginning, in nanoseconds.
-    pub from: i64,
-    /// Its end: the next one's beginning.
-    pub to: i64,
-    /// What it did meanwhile.
-    pub doing: ThreadState,
+struct Segment {
+    from: i64,
+    to: i64,
+    doing: ThreadState,
 }
 
 /// A thread's line.
