@@ -57,7 +57,11 @@ impl<'a> Contents<'a> {
         let services = found.as_ref().map(|found| &*found.services).unwrap_or_default();
         let (own, varied) = has_events.then(|| variation::of(trace, services)).flatten().unzip();
         let varied = varied.flatten();
-        let mut explained = if has_events { transactions::of(trace, asked, own, chosen) } else { Vec::new() };
+        let varies = varied.as_ref().map(|varied| &varied.spec);
+        let mut explained = match has_events {
+            true => transactions::of(trace, asked, varies, own, chosen),
+            false => Vec::new(),
+        };
         let usage = has_events.then(|| Usage::of_times(trace));
 
         let summary = found.as_ref().map(|found| found.flows.summary());

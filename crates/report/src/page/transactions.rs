@@ -54,35 +54,33 @@ pub(super) struct Kind {
     /// What a reader must know before trusting them.
     pub(super) remarks: Vec<String>,
     pub(super) document: explained::Explained,
+    /// What was gone through; of the kind that varies, that is with its variation.
     pub(super) outcome: Outcome,
 }
 
 /// Explains the kinds that are asked for, also if there are none of them, and of the kinds that are asked for most likely those
 /// that have any. Of flows those of these IDs, in ascending order, are among the ones that are shown, if there is room.
-/// `varied` was explained already: where its kind is among them it is not explained again.
-pub(super) fn of(trace: &Trace, asked: &[Spec], mut varied: Option<Varied>, chosen: &[u64]) -> Vec<Kind> {
+/// The kind that varies is among the latter; what was `explained` already is not explained again.
+pub(super) fn of(
+    trace: &Trace,
+    asked: &[Spec],
+    varies: Option<&Spec>,
+    mut explained: Option<Kind>,
+    chosen: &[u64],
+) -> Vec<Kind> {
     let mut specs = specs(trace);
-    if let Some(varied) = varied.as_ref().filter(|varied| varied.varies && !specs.contains(&varied.kind.spec))
-    {
-        specs.insert(specs.len().min(1), varied.kind.spec.clone());
+    if let Some(varies) = varies.filter(|varies| !specs.contains(varies)) {
+        specs.insert(specs.len().min(1), varies.clone());
     }
-    let mut explained = |spec: Spec| match varied.take_if(|varied| varied.kind.spec == spec) {
-        Some(varied) => varied.kind,
+    let mut explain = |spec: Spec| match explained.take_if(|kind| kind.spec == spec) {
+        Some(kind) => kind,
         None => kind(trace, spec, chosen, &mut |_, _| ()),
     };
-    let mut kinds: Vec<Kind> = asked.iter().map(|spec| explained(spec.clone())).collect();
+    let mut kinds: Vec<Kind> = asked.iter().map(|spec| explain(spec.clone())).collect();
     let others = specs.into_iter().filter(|spec| asked.iter().all(|other| sort(other) != sort(spec)));
-    let found = others.map(explained).filter(|kind| kind.totals.transactions() > 0);
+    let found = others.map(explain).filter(|kind| kind.totals.transactions() > 0);
     kinds.extend(found.take(KINDS.min(ASKED - asked.len().min(ASKED))));
     kinds
-}
-
-/// The kind of transactions of which it was looked at why they vary.
-pub(super) struct Varied {
-    /// The transactions. What was gone through is with what was found of their variation, if they vary.
-    pub(super) kind: Kind,
-    /// Whether there are enough of them to say why they vary.
-    pub(super) varies: bool,
 }
 
 /// What is asked for most likely: the trace's own, then the most frequent one of each sort.

@@ -17,7 +17,7 @@ use xweave_vary::{
 
 use super::{
     bounded::cut,
-    transactions::{self, LIST, Varied},
+    transactions::{self, Kind, LIST},
 };
 use crate::{
     document::vary::{build_cause, build_figures, build_segment, build_setting},
@@ -42,12 +42,11 @@ pub(super) struct Found {
 
 /// Explains the requests that the command looks at if it is told nothing, and finds why they vary. Without the latter, if there
 /// are too few; neither, if there are none of a service. Both take the requests from one pass over the events.
-pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<(Varied, Option<Found>)> {
+pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<(Kind, Option<Found>)> {
     let spec = usual(trace, || services.to_vec()).filter(|spec| !matches!(spec, Spec::Flow(_)))?;
     let mut requests = Requests::default();
-    // None of these are flows.
-    let chosen = &[];
-    let mut kind = transactions::kind(trace, spec.clone(), chosen, &mut |transaction, objects| {
+    // Only flows are chosen, and these are none.
+    let mut kind = transactions::kind(trace, spec.clone(), &[], &mut |transaction, objects| {
         requests.add(transaction, objects);
     });
     let outcome = std::mem::take(&mut kind.outcome);
@@ -58,7 +57,7 @@ pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<(Varied, Option<
             None
         }
     };
-    Some((Varied { kind, varies: found.is_some() }, found))
+    Some((kind, found))
 }
 
 impl Found {
