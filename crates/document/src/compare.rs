@@ -43,7 +43,8 @@ pub struct LeftOutEvents {
 pub struct ComparedObject {
     /// Object, in words.
     pub object: String,
-    /// Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `lock`, `interrupt`, `vcpu` or `exit`.
+    /// Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `qdisc`, `lock`, `interrupt`, `vcpu` or
+    /// `exit`.
     pub kind: &'static str,
     /// Domain.
     pub domain: String,

@@ -76,7 +76,8 @@ pub struct States {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct MachineObject {
-    /// Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `lock`, `interrupt`, `vcpu` or `exit`.
+    /// Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `qdisc`, `lock`, `interrupt`, `vcpu` or
+    /// `exit`.
     pub kind: &'static str,
     /// Domain.
     pub domain: String,

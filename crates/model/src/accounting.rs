@@ -25,6 +25,7 @@ use crate::{
 
 mod cpu;
 mod history;
+mod qdiscs;
 mod runs;
 pub mod states;
 mod vcpus;
@@ -32,6 +33,7 @@ mod waited;
 
 use cpu::{Cpu, busy};
 use history::History;
+use qdiscs::QdiscUse;
 use states::States;
 use vcpus::Out;
 
@@ -83,6 +85,7 @@ pub(crate) struct Accounting {
     askers: FxHashMap<u64, usize>,
     last_done: FxHashMap<DiskId, i64>,
     uses: FxHashMap<(DiskId, usize), usize>,
+    qdiscs: QdiscUse,
     written: FxHashMap<DiskId, u64>,
     /// How long the processes of one place waited for those of another; for those of none that is told apart, without.
     waited: FxHashMap<(usize, Option<usize>), u64>,
@@ -126,6 +129,7 @@ impl Accounting {
             askers: FxHashMap::default(),
             last_done: FxHashMap::default(),
             uses: FxHashMap::default(),
+            qdiscs: QdiscUse::default(),
             written: FxHashMap::default(),
             waited: FxHashMap::default(),
             states: ByDomain::default(),
@@ -258,6 +262,8 @@ impl Accounting {
             Kind::VmEnter => self.enter(event, id, names),
             Kind::VmExit => self.exit(event, id),
             Kind::VmHalt => self.halt(event, id),
+            Kind::QdiscEnqueue => self.enqueue(event),
+            Kind::QdiscDequeue => self.dequeue(event, names),
             _ => {}
         }
         if self.events.is_multiple_of(ROUND) {
@@ -300,6 +306,7 @@ impl Accounting {
                 (figures.time_ns, figures.count) = (figures.time_ns + own_ns, figures.count + 1);
             }
             Transition::Lost { loss, had } => {
+                self.qdiscs.lose(loss.cpu.domain);
                 if let Some(live) = self.threads.get_mut(&had) {
                     live.out = None;
                     live.vcpu.iter_mut().for_each(|(_, since)| *since = None);

@@ -55,59 +55,73 @@ impl HeldFrame {
     }
 }
 
+/// Frames that wait in the queueing disciplines of all domains, by their addresses.
 #[derive(Clone, Debug, Default)]
-struct OfDomain {
-    waiting: FxHashMap<u32, Waiting>,
-    /// In the order in which they came out.
-    held: VecDeque<HeldFrame>,
-}
+pub(crate) struct WaitingFrames(FxHashMap<u8, FxHashMap<u32, Waiting>>);
 
-/// The queueing disciplines of all domains.
-#[derive(Clone, Debug, Default)]
-pub struct Qdiscs(FxHashMap<u8, OfDomain>);
-
-impl Qdiscs {
-    /// A frame was put into a queue.
+impl WaitingFrames {
+    /// Adds a frame that was put into a queue.
     pub(crate) fn enqueue(&mut self, event: &Event) {
-        let of = self.0.entry(event.domain).or_default();
-        if of.waiting.len() >= WAITING {
-            of.waiting.clear();
+        let waiting = self.0.entry(event.domain).or_default();
+        if waiting.len() >= WAITING {
+            waiting.clear();
         }
-        let waiting = Waiting {
+        let frame = Waiting {
             since: event.time_ns,
             device: event.object,
             connection: Connection(event.position),
             kind: event.name,
         };
-        of.waiting.insert(event.other, waiting);
+        waiting.insert(event.other, frame);
     }
 
-    /// A frame came out of a queue.
-    pub(crate) fn dequeue(&mut self, event: &Event) {
-        let Some(of) = self.0.get_mut(&event.domain) else { return };
-        let Some(waiting) = of.waiting.remove(&event.other).filter(|frame| frame.device == event.object)
-        else {
-            return;
-        };
-        if waiting.connection == Connection(0) {
-            return;
-        }
-        if of.held.len() == HELD {
-            of.held.pop_front();
-        }
-        of.held.push_back(HeldFrame {
-            from: waiting.since,
+    /// Removes a frame that came out of a queue, and returns how long it waited; none if it was not seen to go in.
+    pub(crate) fn dequeue(&mut self, event: &Event) -> Option<HeldFrame> {
+        let frame = self.0.get_mut(&event.domain)?.remove(&event.other)?;
+        (frame.device == event.object).then_some(HeldFrame {
+            from: frame.since,
             to: event.time_ns,
-            qdisc: QdiscId { domain: event.domain, kind: waiting.kind, device: event.name },
-            connection: waiting.connection,
-        });
+            qdisc: QdiscId { domain: event.domain, kind: frame.kind, device: event.name },
+            connection: frame.connection,
+        })
     }
 
-    /// Events of a domain were lost: an address may be that of another frame by now.
+    /// Forgets the frames of a domain of which events were lost: an address may be that of another frame by now.
     pub(crate) fn lose(&mut self, domain: u8) {
-        if let Some(of) = self.0.get_mut(&domain) {
-            of.waiting.clear();
+        if let Some(waiting) = self.0.get_mut(&domain) {
+            waiting.clear();
         }
+    }
+}
+
+/// The queueing disciplines of all domains.
+#[derive(Clone, Debug, Default)]
+pub struct Qdiscs {
+    waiting: WaitingFrames,
+    /// By domain, in the order in which the frames came out.
+    held: FxHashMap<u8, VecDeque<HeldFrame>>,
+}
+
+impl Qdiscs {
+    /// Adds a frame that was put into a queue.
+    pub(crate) fn enqueue(&mut self, event: &Event) {
+        self.waiting.enqueue(event);
+    }
+
+    /// Remembers a frame that came out of a queue, if it is of a connection.
+    pub(crate) fn dequeue(&mut self, event: &Event) {
+        let frame = self.waiting.dequeue(event);
+        let Some(frame) = frame.filter(|frame| frame.connection != Connection(0)) else { return };
+        let held = self.held.entry(event.domain).or_default();
+        if held.len() == HELD {
+            held.pop_front();
+        }
+        held.push_back(frame);
+    }
+
+    /// Forgets the frames that wait in a domain of which events were lost.
+    pub(crate) fn lose(&mut self, domain: u8) {
+        self.waiting.lose(domain);
     }
 
     /// The frames of these connections, as their senders call them, that came out within a time, the last first, and as far
@@ -119,13 +133,13 @@ impl Qdiscs {
         from: i64,
         to: i64,
     ) -> Vec<HeldFrame> {
-        let domains = self.0.iter().filter(|(number, _)| domain.is_none_or(|domain| domain == **number));
+        let domains = self.held.iter().filter(|(number, _)| domain.is_none_or(|domain| domain == **number));
         let is_of = |frame: &&HeldFrame| connections.contains(&frame.connection);
         let mut all: Vec<HeldFrame> = domains
-            .flat_map(|(_, of)| {
-                let end = of.held.partition_point(|frame| frame.to <= to);
-                let begin = of.held.partition_point(|frame| frame.to <= from);
-                of.held.range(begin.min(end)..end).filter(is_of)
+            .flat_map(|(_, held)| {
+                let end = held.partition_point(|frame| frame.to <= to);
+                let begin = held.partition_point(|frame| frame.to <= from);
+                held.range(begin.min(end)..end).filter(is_of)
             })
             .map(|frame| HeldFrame { from: frame.from.max(from), ..*frame })
             .collect();
@@ -142,14 +156,14 @@ impl Qdiscs {
 
     /// How many frames are remembered.
     pub(crate) fn remembered(&self) -> usize {
-        self.0.values().map(|of| of.held.len()).sum()
+        self.held.values().map(VecDeque::len).sum()
     }
 
     /// Forgets those that came out before this time.
     pub(crate) fn forget_before(&mut self, time: i64) {
-        for of in self.0.values_mut() {
-            let over = of.held.partition_point(|frame| frame.to < time);
-            of.held.drain(..over);
+        for held in self.held.values_mut() {
+            let over = held.partition_point(|frame| frame.to < time);
+            held.drain(..over);
         }
     }
 }
@@ -237,8 +251,7 @@ mod tests {
                 qdiscs.dequeue(&frame(Kind::QdiscDequeue, time, key, 0));
             }
         }
-        let of = &qdiscs.0[&1];
-        assert!(of.waiting.len() <= WAITING && of.held.len() == HELD);
+        assert!(qdiscs.waiting.0[&1].len() <= WAITING && qdiscs.held[&1].len() == HELD);
         qdiscs.forget_before(i64::MAX);
         assert_eq!(qdiscs.remembered(), 0);
     }

@@ -1,4 +1,5 @@
-//! What the objects of a trace did in all: processes, disks and who used them, peers, locks, interrupts, vCPUs.
+//! What the objects of a trace did in all: processes, disks and who used them, queueing
+//! disciplines, peers, locks, interrupts, vCPUs.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -28,6 +29,9 @@ pub enum UsageKind {
     /// The threads of all processes of a name. Time: running, interrupts above them included; wait: ready, another
     /// thread having the processor; count: how often they were given one.
     Process,
+    /// A queueing discipline of a network device. Time: at least one frame was seen to wait in it; wait: of all frames; count:
+    /// frames that came out.
+    Qdisc,
     /// What a domain serves at a port. Count: of sends and receives.
     Service,
     /// A vCPU. Time: inside the guest; wait: halted; count: exits.
@@ -45,6 +49,7 @@ impl UsageKind {
             Self::Lock => "lock",
             Self::Peer => "peer",
             Self::Process => "process",
+            Self::Qdisc => "qdisc",
             Self::Service => "service",
             Self::Vcpu => "vcpu",
         }
@@ -78,6 +83,13 @@ pub enum UsageObject {
     Peer(Option<u16>),
     /// The processes of a name.
     Process(ObjectGroup),
+    /// A queueing discipline.
+    Qdisc {
+        /// Its kind: `tbf`.
+        kind: String,
+        /// The network device's name.
+        device: String,
+    },
     /// What is served at a port; by the recorder, at all.
     Service(Option<u16>),
     /// A vCPU.
@@ -100,6 +112,7 @@ impl UsageObject {
             Self::Locks(_) => UsageKind::Lock,
             Self::Peer(_) => UsageKind::Peer,
             Self::Process(_) => UsageKind::Process,
+            Self::Qdisc { .. } => UsageKind::Qdisc,
             Self::Service(_) => UsageKind::Service,
             Self::Vcpu { .. } => UsageKind::Vcpu,
         }
@@ -113,7 +126,9 @@ impl UsageObject {
             | Self::Locks(group)
             | Self::Process(group)
             | Self::Vcpu { of: group, .. } => Some(group),
-            Self::Disk(_) | Self::Interrupt(_) | Self::Peer(_) | Self::Service(_) => None,
+            Self::Disk(_) | Self::Interrupt(_) | Self::Peer(_) | Self::Qdisc { .. } | Self::Service(_) => {
+                None
+            }
         }
     }
 
@@ -206,7 +221,8 @@ pub struct Waited {
 }
 
 /// When objects did what they did: in each of equal times, one after the other, processes how long they ran, users of
-/// disks how long these worked for them, services and peers how many bytes.
+/// disks how long these worked for them, queueing disciplines how long frames waited in them, services and peers how many
+/// bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverTime {
     /// When the first of the times begins, in nanoseconds.

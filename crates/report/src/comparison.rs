@@ -125,7 +125,7 @@ type Pair = (&'static str, fn(&Compared) -> [Shown; 2]);
 struct Shown(f64, String);
 
 /// The kinds of objects, with what is told of each.
-const KINDS: [(UsageKind, &str, &[Pair]); 9] = {
+const KINDS: [(UsageKind, &str, &[Pair]); 10] = {
     const BUSY: Pair = ("busy", |of| times(of.time_ns));
     const COUNT: fn(&Compared) -> [Shown; 2] = |of| of.count.map(|n| Shown(n as f64, number::count(n)));
     const DATA: Pair = ("data", |of| of.bytes.map(size));
@@ -148,6 +148,15 @@ const KINDS: [(UsageKind, &str, &[Pair]); 9] = {
         ),
         (UsageKind::Peer, "Peers", &[WAITED, ("messages", COUNT), DATA]),
         (UsageKind::Service, "Services", &[("messages", COUNT), DATA]),
+        (
+            UsageKind::Qdisc,
+            "Queueing disciplines",
+            &[
+                ("held frames", |of| times(of.time_ns)),
+                ("frames", COUNT),
+                ("each for", |of| times(each(of.wait_ns, of.count))),
+            ],
+        ),
         (UsageKind::Lock, "Locks", &[WAITED, ("waits", COUNT)]),
         (UsageKind::Interrupt, "Interrupts", &[("time", |of| times(of.time_ns)), ("count", COUNT)]),
         (

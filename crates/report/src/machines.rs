@@ -208,6 +208,7 @@ impl<'a> Domain<'a> {
         }
         add("serves", self.exchanged(UsageKind::Service, |of| of.bytes));
         add("asks", self.exchanged(UsageKind::Peer, |of| of.wait_ns.max(of.bytes)));
+        self.qdiscs().into_iter().for_each(|told| add("queues", vec![told]));
         add("interrupts", named(&self.others(UsageKind::Interrupt, |of| of.time_ns), called));
         let locks = self.others(UsageKind::Lock, |of| of.time_ns);
         add("locks", named(&locks, processes));
@@ -343,6 +344,35 @@ impl<'a> Domain<'a> {
             data(of),
             if of.bytes > 0 { format!(", {}/s", self.rate(of.bytes)) } else { String::new() },
         )
+    }
+
+    /// The queueing disciplines that held frames back, a line each.
+    fn qdiscs(&self) -> Vec<String> {
+        let all = self.all(UsageKind::Qdisc, |of| of.time_ns);
+        let told = all.iter().take(NAMED).map(|(object, of)| {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a mean of times is one"
+            )]
+            let each = mean(of.wait_ns, of.count).max(0.0) as u64;
+            format!(
+                "{} held {} back for {} on average, in all during {} of the time",
+                called(object),
+                number::counted(of.count, "frame", "frames"),
+                number::span(each),
+                number::percent(of.time_ns as f64 / self.span_ns().max(1) as f64),
+            )
+        });
+        let mut told: Vec<String> = told.collect();
+        if let Some(more) = all.len().checked_sub(NAMED + 1) {
+            told.push(number::counted(
+                more as u64 + 1,
+                "other queueing discipline",
+                "other queueing disciplines",
+            ));
+        }
+        told
     }
 
     /// How much that is each second.

@@ -296,3 +296,30 @@ fn the_list_of_threads_is_no_moment_of_the_trace() {
     assert_eq!((usage.span_ns, usage.spans["host"]), (30, 30));
     assert_eq!(of(&usage, process("work")).time_ns, 30);
 }
+
+#[test]
+fn frames_wait_in_queueing_disciplines_each_for_itself_and_the_discipline_once() {
+    let mut names = Names::default();
+    let (tbf, tap) = (names.give("tbf"), names.give("vnet3"));
+    let frame = |kind, time, key, name| Event { object: 3, other: key, name, ..at(kind, time, 0, 0) };
+    let enqueue = |time, key| frame(Kind::QdiscEnqueue, time, key, tbf);
+    let dequeue = |time, key| frame(Kind::QdiscDequeue, time, key, tap);
+    let lost = Event { object: 5, position: 5, bytes: 1, ..at(Kind::Lost, 75, 0, 0) };
+    let events = [
+        enqueue(10, 1),
+        enqueue(15, 2),
+        dequeue(20, 1),
+        dequeue(30, 2),
+        // Not seen to go in.
+        dequeue(40, 3),
+        enqueue(60, 4),
+        // Events were lost: that address may be another frame's by now.
+        lost,
+        dequeue(80, 4),
+        enqueue(90, 5),
+        dequeue(95, 5),
+    ];
+    let usage = accounting(events, &names);
+    let held = of(&usage, UsageObject::Qdisc { kind: "tbf".into(), device: "vnet3".into() });
+    assert_eq!((held.time_ns, held.count, held.wait_ns), (25, 3, 30));
+}

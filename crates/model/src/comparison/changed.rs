@@ -101,6 +101,8 @@ pub enum ChangeKind {
     Peer,
     /// Processes ran.
     Processor,
+    /// Frames waited in a queueing discipline.
+    Qdisc,
     /// Requests waited for a disk.
     Queueing,
     /// The same data in other requests.
@@ -125,6 +127,7 @@ impl ChangeKind {
             Self::Overlap => "overlap",
             Self::Peer => "peer",
             Self::Processor => "processor",
+            Self::Qdisc => "qdisc",
             Self::Queueing => "queueing",
             Self::Requests => "requests",
             Self::RunQueue => "run_queue",
@@ -150,6 +153,7 @@ impl Changed {
             Self::Took { .. } => match of {
                 UsageKind::Lock => ChangeKind::Lock,
                 UsageKind::Peer => ChangeKind::Peer,
+                UsageKind::Qdisc => ChangeKind::Qdisc,
                 UsageKind::Exit => ChangeKind::Exits,
                 _ => ChangeKind::Interrupts,
             },

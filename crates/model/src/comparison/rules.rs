@@ -43,7 +43,7 @@ impl Rules {
         match key.kind() {
             UsageKind::Disk => self.disk(key, pair),
             UsageKind::Process => self.process(key, pair),
-            UsageKind::Lock | UsageKind::Peer => self.took(key, pair, waited),
+            UsageKind::Lock | UsageKind::Peer | UsageKind::Qdisc => self.took(key, pair, waited),
             UsageKind::Exit | UsageKind::Interrupt => self.took(key, pair, worked),
             UsageKind::Vcpu => {
                 let ns = pair.map(|figures| figures.wait_ns);

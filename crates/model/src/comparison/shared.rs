@@ -43,7 +43,7 @@ impl Shared {
 fn group(kind: UsageKind) -> &'static str {
     match kind {
         UsageKind::Disk | UsageKind::DiskUser => "block",
-        UsageKind::Peer | UsageKind::Service => "net",
+        UsageKind::Peer | UsageKind::Service | UsageKind::Qdisc => "net",
         UsageKind::Vcpu | UsageKind::Exit => "vm",
         _ => "sched",
     }

@@ -159,6 +159,7 @@ fn of_change(change: ChangeKind) -> Option<&'static str> {
         ChangeKind::Processor => "More computing for the same work: profile who ran.",
         ChangeKind::RunQueue => FEWER,
         ChangeKind::Lock => "A lock was held by others: see who held it, step by step.",
+        ChangeKind::Qdisc => "Frames were held back: see which rate or delay is set (tc -s qdisc).",
         ChangeKind::Exits => "The hypervisor worked for the guest: see the reasons of its exits.",
         ChangeKind::Halted | ChangeKind::Interrupts | ChangeKind::Peer => return None,
     })

@@ -93,6 +93,7 @@ fn changed(of: &Changed, kind: UsageKind) -> String {
                 UsageKind::Lock => ["waited", "waits"],
                 UsageKind::Peer => ["was waited for", "sends and receives"],
                 UsageKind::Exit => ["kept the guest out", "exits"],
+                UsageKind::Qdisc => ["held frames back for", "frames"],
                 _ => ["took", "interrupts"],
             };
             format!("{verb} {} instead of {}; {counted}: {after} instead of {before}", span(*b), span(*a))
@@ -123,6 +124,7 @@ fn plural(kind: UsageKind) -> &'static str {
         UsageKind::Peer => "peers",
         UsageKind::Exit => "kinds of exits",
         UsageKind::Interrupt => "interrupts",
+        UsageKind::Qdisc => "queueing disciplines",
         _ => "vCPUs",
     }
 }

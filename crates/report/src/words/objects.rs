@@ -40,7 +40,7 @@ fn text(of: &ObjectGroup) -> String {
         ObjectGroup::Threads { name, guest: None } => name.clone(),
         ObjectGroup::Nameless { guest } => nameless("threads", guest.as_deref()),
         ObjectGroup::Disk(name) => disk(name),
-        ObjectGroup::Qdisc { kind, device } => format!("{kind} of {device}"),
+        ObjectGroup::Qdisc { kind, device } => qdisc(kind, device),
         ObjectGroup::Locks(holder) => format!("locks of {}", text(holder)),
         ObjectGroup::Interrupts => "interrupts".to_owned(),
         ObjectGroup::Link { service } => format!("connection to :{service}"),
@@ -56,6 +56,10 @@ fn nameless(what: &str, guest: Option<&str>) -> String {
 
 fn disk(name: &str) -> String {
     format!("disk {name}")
+}
+
+fn qdisc(kind: &str, device: &str) -> String {
+    format!("{kind} of {device}")
 }
 
 fn peer(port: u16) -> String {
@@ -139,6 +143,7 @@ pub fn usage(of: &UsageObject) -> Sentence {
         UsageObject::Service(Some(port)) => format!("service at :{port}"),
         UsageObject::Peer(None) | UsageObject::Service(None) => RECORDER.to_owned(),
         UsageObject::Process(group) => processes_text(group),
+        UsageObject::Qdisc { kind, device } => qdisc(kind, device),
         UsageObject::Vcpu { number, of } => vcpu(*number, &machine_text(of)),
     })
 }

@@ -41,6 +41,8 @@ fn usage() -> Usage {
     add("host", disk_user(threads("bash"), "nvme0n1"), [100, 20, 1 << 20, 0, 0, 0]);
     add("host", UsageObject::Service(None), [0, 12, 418, 0, 0, 0]);
     add("host", UsageObject::Service(Some(80)), [0, 40, 9000, 0, 0, 0]);
+    let tbf = UsageObject::Qdisc { kind: "tbf".into(), device: "vnet3".into() };
+    add("host", tbf, [500, 90, 0, 0, 4500, 0]);
     add("host", UsageObject::Locks(recorder()), [16_000, 850, 0, 0, 16_000, 0]);
     add("host", UsageObject::Interrupt(Interrupt::Timer), [5, 800, 0, 0, 0, 0]);
     add("vm1", process("postgres"), [500, 90, 0, 0, 30, 0]);
@@ -73,6 +75,7 @@ host: 2 CPUs, 73 % busy
   disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written, 3.0 MiB/s; on average 500.0 µs in the queue and 9.00 ms in the device:
                  qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB written; bash 1.0 MiB read
   serves         :80 (40 messages, 8.8 KiB, 4.4 KiB/s)
+  queues         tbf of vnet3 held 90 frames back for 50.00 ms on average, in all during 25 % of the time
   interrupts     timer interrupt 5.00 ms (800 ×)
   xweave itself  ran 5 %, 12 messages with its agents (418 B)
 
@@ -109,6 +112,8 @@ host: 2 CPUs, 73 % busy
                  the device: qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB
                  written; bash 1.0 MiB read
   serves         :80 (40 messages, 8.8 KiB, 4.4 KiB/s)
+  queues         tbf of vnet3 held 90 frames back for 50.00 ms on average, in
+                 all during 25 % of the time
   interrupts     timer interrupt 5.00 ms (800 ×)
   xweave itself  ran 5 %, 12 messages with its agents (418 B)
 
