@@ -85,7 +85,7 @@ export interface CompareFinding {
 export interface ComparedObject {
   /** Object, in words. */
   object: string;
-  /** Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `lock`, `interrupt`, `vcpu` or `exit`. */
+  /** Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `qdisc`, `lock`, `interrupt`, `vcpu` or `exit`. */
   kind: string;
   /** Domain. */
   domain: string;
@@ -308,7 +308,7 @@ export interface Distribution {
 /** What a domain is to the others. */
 export type DomainRole = 'host' | 'guest';
 
-/** Use of a domain's CPUs, disks and connections. Of each, the objects that used most, and all others together. */
+/** Use of a domain's CPUs, disks, connections and queueing disciplines. Of each, the objects that used most, and all others together. */
 export interface DomainUsage {
   /** Domain. */
   domain: string;
@@ -322,6 +322,8 @@ export interface DomainUsage {
   disks: Series[];
   /** Bytes sent and received. */
   connections: Series[];
+  /** Time that queueing disciplines held frames back, in nanoseconds. */
+  qdiscs: Series[];
 }
 
 /** Drop of a flow. */
@@ -737,7 +739,7 @@ export interface MachineDomain {
 
 /** An object of a domain. The figures' meaning depends on the kind: see docs/compare.md. */
 export interface MachineObject {
-  /** Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `lock`, `interrupt`, `vcpu` or `exit`. */
+  /** Kind: `process`, `disk`, `disk_user`, `peer`, `service`, `qdisc`, `lock`, `interrupt`, `vcpu` or `exit`. */
   kind: string;
   /** Domain. */
   domain: string;
@@ -1411,7 +1413,7 @@ export interface TracePage {
   machines: PageMachines | null;
   /** Comparison with an earlier run; null if none was asked for. */
   comparison: Comparison | null;
-  /** Use of CPUs, disks and connections over time; null without events of these. */
+  /** Use of CPUs, disks, connections and queueing disciplines over time; null without events of these. */
   usage: Usage | null;
   /** Why requests vary; null if there are too few, or none of a service. */
   variation: PageVariation | null;

@@ -82,6 +82,7 @@ export const OBJECTS: Record<string, string> = {
   disk_user: 'disk, by user',
   service: 'service',
   peer: 'peer',
+  qdisc: 'queueing discipline',
   interrupt: 'interrupt',
   lock: 'lock',
 };

@@ -67,7 +67,7 @@ pub struct TracePage {
     pub machines: Option<PageMachines>,
     /// Comparison with an earlier run; null if none was asked for.
     pub comparison: Option<Comparison>,
-    /// Use of CPUs, disks and connections over time; null without events of these.
+    /// Use of CPUs, disks, connections and queueing disciplines over time; null without events of these.
     pub usage: Option<Usage>,
     /// Why requests vary; null if there are too few, or none of a service.
     pub variation: Option<PageVariation>,

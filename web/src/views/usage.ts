@@ -1,4 +1,4 @@
-// What was used when, and by whom: CPUs, disks and connections of each domain.
+// What was used when, and by whom: CPUs, disks, connections and queueing disciplines of each domain.
 
 import { legend } from '../bars';
 import { CLOSER, layers, zoomOver, type Layer } from '../chart';
@@ -36,7 +36,7 @@ interface Sort {
 
 /** When each bin began; bins of all series are the same. */
 function timesOf(usage: Usage): number[] {
-  const all = usage.domains.all.flatMap((domain) => [domain.processes, domain.disks, domain.connections].flat());
+  const all = usage.domains.all.flatMap((domain) => [domain.processes, domain.disks, domain.connections, domain.qdiscs].flat());
   return Array.from({ length: Math.max(2, ...all.map((one) => one.values.length)) }, (_, at) => usage.start_ns + at * usage.bin_ns);
 }
 
@@ -46,6 +46,7 @@ function one(page: Page, usage: Usage, of: DomainUsage, zoom: Zoom): Child {
     { what: 'CPUs', all: cpus > 0 ? of.processes : [], scaled: (value, ns) => value / (cpus * ns), most: 1, told: percent },
     { what: 'Disks', all: of.disks, scaled: (value, ns) => value / ns, most: null, told: percent },
     { what: 'Connections', all: of.connections, scaled: (value, ns) => value / (ns / 1e9), most: null, told: (value) => `${size(value)}/s` },
+    { what: 'Frames held back', all: of.qdiscs, scaled: (value, ns) => value / ns, most: 1, told: percent },
   ];
   return h(
     'section',

@@ -1,4 +1,4 @@
-//! Use of CPUs, disks and connections over time.
+//! Use of CPUs, disks, connections and queueing disciplines over time.
 
 #[cfg(test)]
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ pub struct Usage {
     pub domains: Cut<DomainUsage>,
 }
 
-/// Use of a domain's CPUs, disks and connections. Of each, the objects that used most, and all others together.
+/// Use of a domain's CPUs, disks, connections and queueing disciplines. Of each, the objects that used most, and all others together.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct DomainUsage {
@@ -34,6 +34,8 @@ pub struct DomainUsage {
     pub disks: Vec<Series>,
     /// Bytes sent and received.
     pub connections: Vec<Series>,
+    /// Time that queueing disciplines held frames back, in nanoseconds.
+    pub qdiscs: Vec<Series>,
 }
 
 /// Use by one object.

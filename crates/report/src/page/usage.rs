@@ -1,4 +1,4 @@
-//! The use of CPUs, disks and connections over time, by who used them.
+//! The use of CPUs, disks, connections and queueing disciplines over time, by who used them.
 
 use std::cmp::Reverse;
 
@@ -31,6 +31,7 @@ pub(super) fn build(usage: &Usage) -> Option<usage::Usage> {
         processes: largest(times, domain, &[UsageKind::Process]),
         disks: largest(times, domain, &[UsageKind::DiskUser]),
         connections: largest(times, domain, &[UsageKind::Service, UsageKind::Peer]),
+        qdiscs: largest(times, domain, &[UsageKind::Qdisc]),
     };
     Some(usage::Usage {
         start_ns: Time(times.begin_ns),
