@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use xweave_replay::{Cpu as ReplayedCpu, CpuId, Loss, Losses, Replay, ThreadId, Transition, between};
+use xweave_replay::{ByCpu, Cpu as ReplayedCpu, CpuId, Loss, Losses, Replay, ThreadId, Transition, between};
 use xweave_trace::{
     Trace,
     event::{Access, Connection, Event, Kind, Name, Names, Sending, State},
@@ -79,7 +79,7 @@ pub(crate) struct Accounting {
     replay: Replay,
     /// What came of the event that is being taken in.
     transitions: Vec<Transition>,
-    cpus: FxHashMap<CpuId, Cpu>,
+    cpus: ByCpu<Cpu>,
     disks: Disks,
     /// Who asked for each access that is not forgotten: the place of its processes' figures.
     askers: FxHashMap<u64, usize>,
@@ -124,7 +124,7 @@ impl Accounting {
             processes: FxHashMap::default(),
             replay: Replay::new(losses).without_history(),
             transitions: Vec::new(),
-            cpus: FxHashMap::default(),
+            cpus: ByCpu::default(),
             disks: Disks::default(),
             askers: FxHashMap::default(),
             last_done: FxHashMap::default(),
@@ -288,7 +288,11 @@ impl Accounting {
             // How long it has waited is not known.
             Transition::Woken { .. } => {}
             Transition::Migrated { thread, time, to } => {
-                self.waited_for(thread, None, time, names);
+                let queued =
+                    self.threads.get_mut(&thread).and_then(|live| Some((live.queued.take()?, live.group)));
+                if let Some((queued, group)) = queued {
+                    self.waited_for(thread, group, queued, None, time, names);
+                }
                 if let Some(live) = self.threads.get_mut(&thread).filter(|live| live.ready.is_some()) {
                     live.queued = Some((to, time));
                 }
@@ -298,7 +302,7 @@ impl Accounting {
                 self.states[thread.domain].began += 1;
             }
             Transition::InterruptBegan { cpu, tid, .. } => {
-                self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
+                self.cpus.get_or_insert_with(cpu, || Cpu::of(tid));
             }
             Transition::InterruptEnded { cpu, soft, number, own_ns } => {
                 let place = self.interrupt(cpu.domain, soft, number);
@@ -311,7 +315,7 @@ impl Accounting {
                     live.out = None;
                     live.vcpu.iter_mut().for_each(|(_, since)| *since = None);
                 }
-                if let Some(here) = self.cpus.get_mut(&loss.cpu) {
+                if let Some(here) = self.cpus.get_mut(loss.cpu) {
                     here.runs.clear();
                 }
             }
@@ -323,7 +327,7 @@ impl Accounting {
         let first = self.times[cpu.domain].map_or(to, |(first, _)| first);
         let from = from.max(first);
         if tid == 0 {
-            self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
+            self.cpus.get_or_insert_with(cpu, || Cpu::of(tid));
             return;
         }
         let (id, ran) = (ThreadId { domain: cpu.domain, tid }, between(from, to));
@@ -333,7 +337,7 @@ impl Accounting {
             Some(group) => group,
             None => self.group(id, names),
         };
-        let here = self.cpus.entry(cpu).or_insert_with(|| Cpu::of(tid));
+        let here = self.cpus.get_or_insert_with(cpu, || Cpu::of(tid));
         here.busy = here.busy.saturating_add(ran);
         here.runs.add(from, to, group);
         if let Some(history) = &mut self.history {
@@ -366,17 +370,23 @@ impl Accounting {
         if let Some(since) = live.ready.take() {
             live.done.wait_ns += between(since, time);
             self.states[id.domain].got(between(since, time));
-            live.queued = Some(live.queued.unwrap_or((cpu, since)));
-            self.waited_for(id, Some(cpu), time, names);
+            let (queued, group) = (live.queued.take().unwrap_or((cpu, since)), live.group);
+            self.waited_for(id, group, queued, Some(cpu), time, names);
         }
     }
 
-    /// A thread has waited for its CPU until now: others had that. Where it `got` one, that one's last run is over.
-    fn waited_for(&mut self, id: ThreadId, got: Option<u32>, now: i64, names: &Names) {
-        let Some((cpu, since)) = self.threads.get_mut(&id).and_then(|live| live.queued.take()) else {
-            return;
-        };
-        let (group, place) = (self.group(id, names), CpuId { domain: id.domain, cpu });
+    /// A thread has waited for a CPU since that time: others had it. Where it `got` one, that one's last run is over.
+    fn waited_for(
+        &mut self,
+        id: ThreadId,
+        group: Option<usize>,
+        (cpu, since): (u32, i64),
+        got: Option<u32>,
+        now: i64,
+        names: &Names,
+    ) {
+        let group = group.unwrap_or_else(|| self.group(id, names));
+        let place = CpuId { domain: id.domain, cpu };
         let running = self.replay.cpu(place).and_then(ReplayedCpu::running);
         let running = running.filter(|(tid, _)| *tid != 0 && got != Some(cpu));
         let running = running.map(|(tid, began)| (tid, began.max(since)));
@@ -384,7 +394,7 @@ impl Accounting {
             let by = self.group(ThreadId { domain: id.domain, tid }, names);
             (Some(by), between(since, now))
         });
-        let Some(here) = self.cpus.get(&place) else { return };
+        let Some(here) = self.cpus.get(place) else { return };
         for (by, ns) in here.runs.since(since).chain(running) {
             let full = self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, by));
             *self.waited.entry((group, by.filter(|_| !full))).or_default() += ns;
@@ -501,9 +511,9 @@ impl Accounting {
     /// What all did until the last event.
     pub(crate) fn finish(mut self, names: &Names) -> Usage {
         // Of who was interrupted on a CPU that has not switched, nothing else tells that it ran.
-        let runs = |(cpu, here): (&CpuId, &Cpu)| {
+        let runs = |(cpu, here): (CpuId, &Cpu)| {
             let unseen = (here.tid, i64::MIN);
-            (*cpu, self.replay.cpu(*cpu).and_then(ReplayedCpu::running).unwrap_or(unseen))
+            (cpu, self.replay.cpu(cpu).and_then(ReplayedCpu::running).unwrap_or(unseen))
         };
         let running: Vec<_> = self.cpus.iter().map(runs).collect();
         for (cpu, (tid, since)) in running {

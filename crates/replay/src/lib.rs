@@ -7,8 +7,9 @@
 //! what happened earlier, as far back as it was not [forgotten](Replay::forget_before).
 //!
 //! Modules: `ids` names threads and CPUs, `thread` is the state machine of threads, `cpu` that of CPUs and the interrupts
-//! on them, `gaps` and `loss` are the times of which events were lost, `transition` is what comes of an event, `replay` feeds them all.
+//! on them, `by_cpu` finds them, `gaps` and `loss` are the times of which events were lost, `transition` is what comes of an event, `replay` feeds them all.
 
+mod by_cpu;
 mod cpu;
 mod gaps;
 mod ids;
@@ -17,6 +18,7 @@ mod replay;
 mod thread;
 mod transition;
 
+pub use by_cpu::ByCpu;
 pub use cpu::{Cpu, Interval};
 pub use ids::{CpuId, ThreadId, between};
 pub use loss::{Loss, LossOfCpu, LossOfDomain, Losses};

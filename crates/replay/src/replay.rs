@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
 use xweave_trace::event::{Context, Event, Kind, Quota, State};
 
 use crate::{
+    by_cpu::ByCpu,
     cpu::Cpu,
     ids::{CpuId, ThreadId},
     loss::Loss,
@@ -18,11 +18,7 @@ use crate::{
 pub struct Replay {
     /// Threads.
     pub threads: Threads,
-    cpus: Vec<(CpuId, Cpu)>,
-    /// Where each is among these.
-    places: FxHashMap<CpuId, usize>,
-    /// The place of the one that was looked up last: the next event is often of the same.
-    last: usize,
+    cpus: ByCpu<Cpu>,
     /// Losses that lie ahead, in the order of the times.
     losses: VecDeque<Loss>,
     /// The end of the latest loss so far.
@@ -49,19 +45,7 @@ impl Replay {
     /// A CPU, if something was seen of it.
     #[inline]
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
-        self.places.get(&id).map(|place| &self.cpus[*place].1)
-    }
-
-    /// The place of a CPU, of which something is seen.
-    #[inline]
-    fn place(&mut self, id: CpuId) -> usize {
-        if self.cpus.get(self.last).is_none_or(|(last, _)| *last != id) {
-            self.last = *self.places.entry(id).or_insert_with(|| {
-                self.cpus.push((id, Cpu::new(self.forgets)));
-                self.cpus.len() - 1
-            });
-        }
-        self.last
+        self.cpus.get(id)
     }
 
     /// Whether events of a domain were lost between two times: on any of its CPUs, or on this one.
@@ -77,6 +61,7 @@ impl Replay {
 
     /// Takes in an event, and adds what comes of it to the transitions: losses until then, what the event means, and a loss that
     /// it lies in. A domain's events come in the order of their times.
+    #[inline]
     pub fn feed(&mut self, event: &Event, transitions: &mut Vec<Transition>) {
         self.advance(event.time_ns, transitions);
         self.apply(event, transitions);
@@ -111,15 +96,15 @@ impl Replay {
 
     /// The interrupt under way on a CPU completes an I/O request that a thread had queued.
     pub fn complete(&mut self, cpu: CpuId, time: i64, request: u64, by: Option<ThreadId>) {
-        let place = self.place(cpu);
-        self.cpus[place].1.complete(time, request, by);
+        let forgets = self.forgets;
+        self.cpus.get_or_insert_with(cpu, || Cpu::new(forgets)).complete(time, request, by);
     }
 
     fn lose(&mut self, loss: Loss, transitions: &mut Vec<Transition>) {
         let Loss { cpu: id, from, to } = loss;
         self.lost_until = self.lost_until.max(to);
-        let place = self.place(id);
-        let here = &mut self.cpus[place].1;
+        let forgets = self.forgets;
+        let here = self.cpus.get_or_insert_with(id, || Cpu::new(forgets));
         let had = ThreadId { domain: id.domain, tid: here.tid() };
         if let Some(ran) = here.lose(from, to) {
             transitions.push(Transition::Ran { cpu: id, tid: ran.tid, from: ran.from, to: ran.to });
@@ -133,8 +118,8 @@ impl Replay {
         let Event { time_ns: time, domain, cpu, tid, other, kind, .. } = *event;
         let thread = |tid| ThreadId { domain, tid };
         let id = CpuId { domain, cpu };
-        let place = self.place(id);
-        let here = &mut self.cpus[place].1;
+        let forgets = self.forgets;
+        let here = self.cpus.get_or_insert_with(id, || Cpu::new(forgets));
         let of_interrupts =
             matches!(kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit);
         let waking = here.begin_event(of_interrupts);
@@ -228,7 +213,7 @@ impl Replay {
     /// Forgets what was over before this time.
     pub fn forget_before(&mut self, time: i64) {
         self.threads.forget_before(time);
-        self.cpus.iter_mut().for_each(|(_, cpu)| cpu.forget_before(time));
+        self.cpus.values_mut().for_each(|cpu| cpu.forget_before(time));
     }
 }
 

@@ -26,14 +26,20 @@ impl<'a, T: Copy> Meanings<'a, T> {
         self.words.get(place as usize).map_or(&[], ByteArray::data)
     }
 
+    #[inline(always)]
     pub(crate) fn get(
         &mut self,
         place: u32,
-        mut find: impl FnMut(&'a [u8]) -> Result<T, Damage>,
+        find: impl FnMut(&'a [u8]) -> Result<T, Damage>,
     ) -> Result<T, Damage> {
-        if let Some(Some(known)) = self.known.get(place as usize) {
-            return Ok(*known);
+        match self.known.get(place as usize) {
+            Some(Some(known)) => Ok(*known),
+            _ => self.find(place, find),
         }
+    }
+
+    #[cold]
+    fn find(&mut self, place: u32, mut find: impl FnMut(&'a [u8]) -> Result<T, Damage>) -> Result<T, Damage> {
         let found = find(self.word(place))?;
         if let Some(known) = self.known.get_mut(place as usize) {
             *known = Some(found);

@@ -90,6 +90,32 @@ impl<'a> Events<'a> {
         &self.damaged
     }
 
+    /// Goes on with the source that has the next event, and returns that.
+    #[cold]
+    fn change_source(&mut self) -> Option<Event> {
+        loop {
+            if let Some((at, _)) = self.current.take() {
+                self.line_up(at);
+            }
+            let Reverse((_, at)) = self.next.pop()?;
+            let others = self.next.peek().map_or((i64::MAX, usize::MAX), |Reverse(next)| *next);
+            self.current = Some((at, others));
+            let event = self.next_of_current();
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    /// Returns the next event of the current source, unless another source's comes first.
+    #[inline]
+    fn next_of_current(&mut self) -> Option<Event> {
+        let (at, others) = self.current?;
+        let batch = &mut self.sources.get_mut(at)?.batch;
+        let is_first = batch.as_slice().first().is_some_and(|first| (first.time_ns, at) <= others);
+        if is_first { batch.next() } else { None }
+    }
+
     /// Puts the next event of a source into the line, if there is one.
     fn line_up(&mut self, at: usize) {
         let Some(source) = self.sources.get_mut(at) else { return };
@@ -143,20 +169,9 @@ fn read(
 impl Iterator for Events<'_> {
     type Item = Event;
 
+    #[inline]
     fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some((at, others)) = self.current {
-                // Most follow one of the same source.
-                let batch = &mut self.sources.get_mut(at)?.batch;
-                if batch.as_slice().first().is_some_and(|first| (first.time_ns, at) <= others) {
-                    return batch.next();
-                }
-                self.current = None;
-                self.line_up(at);
-            }
-            let Reverse((_, at)) = self.next.pop()?;
-            let others = self.next.peek().map_or((i64::MAX, usize::MAX), |Reverse(next)| *next);
-            self.current = Some((at, others));
-        }
+        // Most follow one of the same source.
+        self.next_of_current().or_else(|| self.change_source())
     }
 }

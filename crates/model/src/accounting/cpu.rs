@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use xweave_replay::CpuId;
+use xweave_replay::ByCpu;
 
 use super::runs::Runs;
 
@@ -24,11 +24,11 @@ impl Cpu {
 
 /// How long each one was busy, by domain.
 pub(super) fn busy(
-    cpus: &FxHashMap<CpuId, Cpu>,
+    cpus: &ByCpu<Cpu>,
     domains: &FxHashMap<u8, String>,
 ) -> BTreeMap<String, BTreeMap<u32, u64>> {
     let mut busy = BTreeMap::<String, BTreeMap<u32, u64>>::new();
-    for (id, here) in cpus {
+    for (id, here) in cpus.iter() {
         if let Some(domain) = domains.get(&id.domain) {
             busy.entry(domain.clone()).or_default().insert(id.cpu, here.busy);
         }
