@@ -16,6 +16,8 @@
 //!
 //! All integers are little-endian (the machine's own: x86-64).
 
+use xweave_bytes::read_le;
+
 /// Bytes of a record before its values.
 pub const HEADER: usize = 48;
 
@@ -141,22 +143,20 @@ pub fn maker(flow: u64) -> u8 {
 impl Record {
     /// Decodes one record that fills `bytes` exactly; none if the bytes are not a record.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let n = usize::from(*bytes.get(31)?);
         if n > MAX_VALUES || bytes.len() != HEADER + 8 * n {
             return None;
         }
         Some(Self {
-            time_ns: word(0)?,
-            flow: word(8)?,
-            site: half(16)?,
-            pid: half(20)?,
-            tid: half(24)?,
-            cpu: u16::from_le_bytes([bytes[28], bytes[29]]),
+            time_ns: read_le(bytes, 0)?,
+            flow: read_le(bytes, 8)?,
+            site: read_le(bytes, 16)?,
+            pid: read_le(bytes, 20)?,
+            tid: read_le(bytes, 24)?,
+            cpu: read_le(bytes, 28)?,
             kind: Kind::from_byte(bytes[30])?,
             comm: bytes[32..48].try_into().ok()?,
-            values: (0..n).map_while(|i| word(HEADER + 8 * i)).collect(),
+            values: (0..n).map_while(|i| read_le(bytes, HEADER + 8 * i)).collect(),
         })
     }
 

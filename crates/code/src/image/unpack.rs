@@ -3,6 +3,8 @@
 
 use std::io::{self, Read};
 
+use xweave_bytes::split_le;
+
 use crate::Error;
 
 /// No honest input becomes so many times larger, except if it is tiny.
@@ -128,12 +130,12 @@ fn unpack_lz4(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     let mut block = vec![0; LZ4_BLOCK];
     let mut rest = bytes.get(4..).unwrap_or_default();
-    while let Some((size, after)) = rest.split_first_chunk() {
+    while let Some((size, after)) = split_le::<u32>(rest) {
         // A kernel's own size is what is left at its end.
         if after.is_empty() {
             break;
         }
-        let packed = usize::try_from(u32::from_le_bytes(*size)).ok().and_then(|size| after.get(..size));
+        let packed = usize::try_from(size).ok().and_then(|size| after.get(..size));
         let packed = packed.ok_or(io::ErrorKind::UnexpectedEof)?;
         let size = lz4_flex::block::decompress_into(packed, &mut block).map_err(io::Error::other)?;
         if unpacked.len() + size > limit {

@@ -1,5 +1,7 @@
 //! Requests, as they are sent: one packet each, of which nothing is believed.
 
+use xweave_bytes::split_le;
+
 /// Longest packet, in bytes.
 pub(super) const LONGEST: usize = 4096;
 /// Most folders below a root.
@@ -102,9 +104,9 @@ impl Request {
 
     /// Reads a packet; none if anything about it is wrong.
     pub(super) fn decode(packet: &[u8]) -> Option<Self> {
-        let (head, mut rest) = packet.split_at_checked(3)?;
-        let operation = *Operation::ALL.get(usize::from(head[0]))?;
-        let root = u16::from_le_bytes([head[1], head[2]]);
+        let (operation, rest) = packet.split_first()?;
+        let operation = *Operation::ALL.get(usize::from(*operation))?;
+        let (root, mut rest) = split_le(rest)?;
         let mut names = Vec::new();
         while let Some((&len, after)) = rest.split_first() {
             let (name, after) = after.split_at_checked(usize::from(len))?;
