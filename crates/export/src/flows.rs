@@ -5,7 +5,7 @@ use std::{collections::HashMap, io};
 
 use rustc_hash::FxHashMap;
 use xweave_flow::{Flow, FlowDocument, Flows, Hop, Incomplete, Join, Wanted};
-use xweave_trace::Trace;
+use xweave_trace::{TimeSpan, Trace};
 
 use crate::{
     Phase,
@@ -104,8 +104,7 @@ impl Writer<'_, '_> {
             let args = [("to", Arg::Text(&to)), ("ns", Arg::Signed(next.t_ns - hop.t_ns))];
             self.packets.slice(
                 track,
-                at,
-                until,
+                TimeSpan { from: at, to: until },
                 &Label { name: &name, category: "segment", args: &args, flow: None },
             )?;
             at = until;

@@ -2,7 +2,10 @@
 
 use rustc_hash::FxHashMap;
 use xweave_bytes::read_le;
-use xweave_trace::event::{Access, Event, Kind, Name, State, VECTORS};
+use xweave_trace::{
+    TimeSpan,
+    event::{Access, Event, Kind, Name, State, VECTORS},
+};
 
 use crate::{
     error::Error,
@@ -58,7 +61,7 @@ pub(crate) struct Kernel {
     x86_64: bool,
     counts: [u64; Kind::ALL.len()],
     /// The first and the last time.
-    pub span: Option<(i64, i64)>,
+    pub span: Option<TimeSpan>,
     /// Processors that had events, counted up to the last one.
     pub cpus: u32,
 }
@@ -205,8 +208,8 @@ impl Kernel {
     #[inline]
     pub(crate) fn emit(&mut self, event: Event, out: &mut impl Sink) -> Result<(), Error> {
         self.counts[event.kind as usize] += 1;
-        let (first, last) = self.span.unwrap_or((event.time_ns, event.time_ns));
-        self.span = Some((first.min(event.time_ns), last.max(event.time_ns)));
+        let moment = TimeSpan::at(event.time_ns);
+        self.span = Some(self.span.map_or(moment, |span| span.joined(moment)));
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         self.partitions.event(event, out)
     }

@@ -235,10 +235,10 @@ pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Ve
     let interrupts = Object::Interrupts(cpu);
     let gaps: Vec<_> = machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.gaps(from, to)).collect();
     let mut end = to;
-    for (lost, known) in gaps.into_iter().rev() {
-        walk.on_cpu(cpu, known, end, interrupts, TimeState::Waiting);
-        walk.add(lost, known, interrupts, TimeState::Unknown);
-        end = lost;
+    for gap in gaps.into_iter().rev() {
+        walk.on_cpu(cpu, gap.to, end, interrupts, TimeState::Waiting);
+        walk.add(gap.from, gap.to, interrupts, TimeState::Unknown);
+        end = gap.from;
     }
     walk.on_cpu(cpu, from, end, interrupts, TimeState::Waiting);
     walk.pieces()
