@@ -47,7 +47,7 @@ pub fn read_facts() -> DomainInfo {
 
 /// Kind of this domain of Xen; `None` if it does not run on Xen.
 fn xen_domain(hypervisor: &str, kind: &str) -> Option<XenDomain> {
-    XenDomain::ALL.into_iter().find(|of| hypervisor == "xen" && of.name() == kind)
+    kind.parse().ok().filter(|_| hypervisor == "xen")
 }
 
 /// This process, and its parent if that is the same program: a recording on this machine, or the listening agent.

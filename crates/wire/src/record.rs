@@ -27,6 +27,8 @@ pub const MAX_VALUES: usize = 7;
 /// What the record says about its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[derive(strum::EnumString, strum::FromRepr, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Advice ran and stored data.
     Hop = 0,
@@ -55,40 +57,17 @@ pub enum Kind {
 impl Kind {
     /// The kind of a byte in a record; none for a byte that no prelude writes.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            0 => Self::Hop,
-            1 => Self::Start,
-            2 => Self::Move,
-            3 => Self::Copy,
-            4 => Self::Quit,
-            5 => Self::Xin,
-            6 => Self::Xout,
-            7 => Self::Split,
-            8 => Self::Merge,
-            9 => Self::Frame,
-            _ => return None,
-        })
+        Self::from_repr(byte)
     }
 
     /// The word for it in the trace (`kind` column).
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Hop => "hop",
-            Self::Start => "start",
-            Self::Move => "move",
-            Self::Copy => "copy",
-            Self::Quit => "quit",
-            Self::Xin => "xin",
-            Self::Xout => "xout",
-            Self::Split => "split",
-            Self::Merge => "merge",
-            Self::Frame => "frame",
-        }
+        self.into()
     }
 
     /// The reverse of [`Kind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
-        (0..=9).filter_map(Self::from_byte).find(|kind| kind.name() == name)
+        name.parse().ok()
     }
 }
 

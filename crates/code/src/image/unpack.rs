@@ -20,7 +20,8 @@ const DICTIONARY_KIB: u32 = 256 << 10;
 const LZ4_BLOCK: usize = 8 << 20;
 
 /// A kind of compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Packing {
     Gzip,
     Zlib,
@@ -49,16 +50,7 @@ impl Packing {
 
     /// As people call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zlib => "zlib",
-            Self::Xz => "xz",
-            Self::Lzma => "lzma",
-            Self::Bzip2 => "bzip2",
-            Self::Lz4 => "lz4",
-            Self::Lzo => "lzo",
-            Self::Zstd => "zstd",
-        }
+        self.into()
     }
 
     /// What the bytes are unpacked. What follows the compressed data is not looked at: a kernel has
