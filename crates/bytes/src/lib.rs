@@ -2,7 +2,7 @@
 //! bytes from untrusted sources cannot cause a panic. No other crate of the workspace is used here.
 
 /// Integer of a fixed size.
-pub trait Integer: Sized {
+pub trait Integer: Sized + Default {
     /// Size in bytes.
     const SIZE: usize;
 
@@ -53,8 +53,9 @@ pub fn split_be<T: Integer>(bytes: &[u8]) -> Option<(T, &[u8])> {
 
 /// Iterates over consecutive little-endian integers. An incomplete integer at the end is left out.
 #[inline]
-pub fn each_le<T: Integer>(bytes: &[u8]) -> impl Iterator<Item = T> + Clone {
-    bytes.chunks_exact(T::SIZE).filter_map(T::from_le)
+pub fn each_le<T: Integer>(bytes: &[u8]) -> impl ExactSizeIterator<Item = T> + Clone {
+    // A chunk always has the integer's size.
+    bytes.chunks_exact(T::SIZE).map(|chunk| T::from_le(chunk).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -95,6 +96,8 @@ mod tests {
 
     #[test]
     fn consecutive_integers_end_with_the_last_whole_one() {
-        assert_eq!(each_le::<u16>(&[1, 0, 2, 0, 3]).collect::<Vec<_>>(), [1, 2]);
+        let numbers = each_le::<u16>(&[1, 0, 2, 0, 3]);
+        assert_eq!(numbers.len(), 2);
+        assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
     }
 }

@@ -16,7 +16,7 @@
 //!
 //! All integers are little-endian (the machine's own: x86-64).
 
-use xweave_bytes::read_le;
+use xweave_bytes::{each_le, read_le};
 
 /// Bytes of a record before its values.
 pub const HEADER: usize = 48;
@@ -135,7 +135,7 @@ impl Record {
             cpu: read_le(bytes, 28)?,
             kind: Kind::from_byte(bytes[30])?,
             comm: bytes[32..48].try_into().ok()?,
-            values: (0..n).map_while(|i| read_le(bytes, HEADER + 8 * i)).collect(),
+            values: each_le(bytes.get(HEADER..)?).collect(),
         })
     }
 
