@@ -11,7 +11,10 @@ use crate::value::{Access, Callee, Kind, Ref, Values};
 use crate::view::{Rank, View};
 
 /// Why it is not known what an instruction touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// It lies on the stack, where no variable is known: a spilled register, mostly.
     Stack,
@@ -40,35 +43,11 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::Stack,
-        Self::Global,
-        Self::Parameter,
-        Self::Result,
-        Self::IndirectCall,
-        Self::Untyped,
-        Self::Loaded,
-        Self::Arithmetic,
-        Self::Outside,
-        Self::Join,
-        Self::Unknown,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// For tables and JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Stack => "stack",
-            Self::Global => "global",
-            Self::Parameter => "parameter",
-            Self::Result => "result",
-            Self::IndirectCall => "indirect_call",
-            Self::Untyped => "untyped",
-            Self::Loaded => "loaded",
-            Self::Arithmetic => "arithmetic",
-            Self::Outside => "outside",
-            Self::Join => "join",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 

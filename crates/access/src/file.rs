@@ -37,6 +37,7 @@ use std::sync::OnceLock;
 
 use memmap2::Mmap;
 use rustc_hash::FxHashMap;
+use xweave_bytes::read_le;
 use xweave_code::Register;
 use xweave_guard::private::{self, Dir};
 
@@ -430,9 +431,7 @@ fn of_row(row: u32, all: u32, first: impl Fn(u32) -> Option<u32>) -> Range<u32> 
 }
 
 fn word(bytes: &[u8], nth: usize) -> Option<u32> {
-    let at = nth.checked_mul(4)?;
-    let bytes = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    read_le(bytes, nth.checked_mul(4)?)
 }
 
 const _: () = assert!(HEADER >= 2 + PARTS + 3 + Reason::ALL.len());

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use xweave_bytes::read_le;
 use xweave_code::Register;
 use xweave_code::dwarf::{Debug, Place};
 use xweave_code::image::Image;
@@ -249,10 +250,7 @@ impl<'a> Sources<'a> {
             let Some(bytes) = self.image.bytes(start, length) else { continue };
             let mut at = start;
             for entry in bytes.chunks_exact(each) {
-                let distance = |nth: usize| {
-                    let bytes = entry.get(nth..nth + 4).and_then(|bytes| bytes.try_into().ok());
-                    i64::from(i32::from_le_bytes(bytes.unwrap_or_default()))
-                };
+                let distance = |nth: usize| i64::from(read_le::<i32>(entry, nth).unwrap_or(0));
                 let code = at.wrapping_add_signed(distance(0));
                 let target = at.wrapping_add(4).wrapping_add_signed(distance(4));
                 hidden.entry(code).or_default().push(target);

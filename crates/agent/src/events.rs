@@ -11,6 +11,7 @@ use std::{
 };
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use xweave_bytes::{each_le, read_le};
 use xweave_wire::{
     event::{self, Kind},
     message::{EventLoss, LeftOut},
@@ -108,7 +109,7 @@ impl Events {
         let gaps = map(&self.object, ".bss.gaps")?.lookup(&0u32.to_le_bytes(), MapFlags::ANY)?;
         let mut events = Vec::new();
         for (cpu, gap) in (0..).zip(gaps.unwrap_or_default().chunks_exact(24)) {
-            let word = |at: usize| u64::from_le_bytes(gap[at..at + 8].try_into().unwrap_or_default());
+            let word = |at: usize| read_le::<u64>(gap, at).unwrap_or(0);
             let (from, until, lost) = (word(0), word(8), word(16));
             if from == 0 && lost == 0 {
                 continue;
@@ -127,8 +128,7 @@ impl Events {
 /// By kind, how many events a ring had no room for: of the kinds that there are probes of.
 fn dropped(object: &Object) -> Result<Vec<u64>, Error> {
     let counters = map(object, ".bss.dropped")?.lookup(&0u32.to_le_bytes(), MapFlags::ANY)?;
-    let counter = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-    Ok(counters.unwrap_or_default().chunks_exact(8).map(counter).collect())
+    Ok(each_le(&counters.unwrap_or_default()).collect())
 }
 
 /// Loads the plan's programs, but for those that the kernel refuses.

@@ -10,6 +10,8 @@ use std::{
     ptr,
 };
 
+use xweave_bytes::read_le;
+
 /// The (per-CPU) addresses of all programs' counters, by the programs' IDs.
 pub(crate) fn addresses(iterator: BorrowedFd<'_>) -> io::Result<HashMap<u64, u64>> {
     // SAFETY: no options; the descriptor is open.
@@ -21,8 +23,7 @@ pub(crate) fn addresses(iterator: BorrowedFd<'_>) -> io::Result<HashMap<u64, u64
     let list = owned(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })?;
     let mut bytes = Vec::new();
     File::from(list).read_to_end(&mut bytes)?;
-    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8]));
-    Ok(bytes.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect())
+    Ok(bytes.chunks_exact(16).filter_map(|pair| Some((read_le(pair, 0)?, read_le(pair, 8)?))).collect())
 }
 
 /// libbpf gives a descriptor, or an error's number below zero.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use xweave_bytes::read_le;
 use xweave_wire::{
     message::{Loss, Shared, SharingGuest, SiteLoss, SkippedSite},
     plan::Plan,
@@ -246,5 +247,5 @@ fn make_room(sites: usize) {
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap_or([0; 8])))
+    read_le(bytes, at).unwrap_or(0)
 }

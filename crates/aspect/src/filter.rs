@@ -51,7 +51,8 @@ pub enum Filter {
 }
 
 /// A protocol that frames are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "lowercase")]
 #[expect(missing_docs, reason = "their names are the protocols'")]
 pub enum Protocol {
     Arp,
@@ -75,19 +76,8 @@ pub enum Side {
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Arp, Self::Ip, Self::Ip6, Self::Icmp, Self::Icmp6, Self::Tcp, Self::Udp];
-
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Arp => "arp",
-            Self::Ip => "ip",
-            Self::Ip6 => "ip6",
-            Self::Icmp => "icmp",
-            Self::Icmp6 => "icmp6",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
+        self.into()
     }
 
     /// Whether `tcp port 80` can be said of it.

@@ -66,7 +66,7 @@ pub(crate) fn is_operator(word: &str) -> bool {
 
 /// Words that stand before a pointcut.
 pub(crate) fn is_exact(word: &str) -> bool {
-    Exact::ALL.iter().any(|exact| exact.word() == word)
+    word.parse::<Exact>().is_ok()
 }
 
 pub(crate) fn expected(what: &str, found: Lexeme<'_>) -> SyntaxError {

@@ -3,6 +3,8 @@
 //! A mistake ends the item it is in (a clause, a piece of advice); reading goes on with the next,
 //! so that one run tells of several.
 
+use strum::VariantNames as _;
+
 use crate::code::Code;
 use crate::diagnostic::{Source, Span};
 use crate::grammar::{END_ACTS, Parsed, Parser, TRANSIT_ACTS, expected_of, is_exact, is_operator};
@@ -138,9 +140,8 @@ impl Parser<'_> {
     /// A clause, still without its name.
     fn clause(&mut self) -> Parsed<Clause> {
         let word = self.lexer.peek();
-        let Some(kind) = ClauseKind::ALL.into_iter().find(|kind| kind.word() == word.text) else {
-            let kinds = ClauseKind::ALL.map(ClauseKind::word);
-            return Err(expected_of("`start`, `transit`, `quit` or `}`", &kinds, word));
+        let Ok(kind) = word.text.parse::<ClauseKind>() else {
+            return Err(expected_of("`start`, `transit`, `quit` or `}`", ClauseKind::VARIANTS, word));
         };
         self.lexer.next();
         let exact = self.exact();
@@ -266,8 +267,8 @@ impl Parser<'_> {
     /// At how many instructions, if that is said.
     fn exact(&mut self) -> Exact {
         let word = self.lexer.peek().text;
-        let found = Exact::ALL.into_iter().find(|exact| exact.word() == word);
-        if found.is_some() {
+        let found = word.parse::<Exact>();
+        if found.is_ok() {
             self.lexer.next();
         }
         found.unwrap_or_default()

@@ -4,12 +4,15 @@
 
 use std::net::IpAddr;
 
+use strum::VariantNames as _;
+
 use crate::filter::{Filter, MAX_PARTS, Protocol, Side, Where, Words, bits};
 use crate::grammar::{Parsed, Parser, expected, expected_of};
 use crate::lexer::{Lexeme, Lexer, SyntaxError};
 
 /// What comes after its qualifiers.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "lowercase")]
 enum Kind {
     Host,
     Net,
@@ -18,15 +21,8 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Host, Self::Net, Self::Port, Self::PortRange];
-
     fn word(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Net => "net",
-            Self::Port => "port",
-            Self::PortRange => "portrange",
-        }
+        self.into()
     }
 }
 
@@ -99,7 +95,7 @@ impl<'a> Parser<'a> {
     /// `[PROTOCOL] [src|dst] [host|net|port|portrange] ID`, or a protocol alone.
     fn primitive(&mut self, last: &mut Option<Qualifiers>) -> Parsed<Filter> {
         let first = self.part();
-        let protocol = Protocol::ALL.into_iter().find(|protocol| protocol.word() == first.text);
+        let protocol = first.text.parse::<Protocol>().ok();
         if protocol.is_some() {
             self.take_part();
         }
@@ -112,7 +108,7 @@ impl<'a> Parser<'a> {
             self.take_part();
         }
         let word = self.part();
-        let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word.text);
+        let kind = word.text.parse::<Kind>().ok();
         if kind.is_some() {
             self.take_part();
         }
@@ -195,7 +191,7 @@ fn is_id(text: &str) -> bool {
 }
 
 fn not_a_primitive(found: Lexeme<'_>) -> SyntaxError {
-    let words = || Protocol::ALL.map(Protocol::word).into_iter().chain(Kind::ALL.map(Kind::word));
+    let words = || Protocol::VARIANTS.iter().chain(Kind::VARIANTS).copied();
     let known: Vec<_> = words().chain(["src", "dst", "not"]).collect();
     let list: Vec<_> = words().map(|word| format!("`{word}`")).collect();
     expected_of(&format!("a frame's property ({})", list.join(", ")), &known, found)
@@ -290,7 +286,8 @@ mod tests {
 
     fn any_filter() -> impl Strategy<Value = Filter> {
         let side = prop_oneof![Just(Side::Source), Just(Side::Target), Just(Side::Either)];
-        let protocol = proptest::sample::select(Protocol::ALL.to_vec());
+        let protocol =
+            proptest::sample::select(Protocol::VARIANTS).prop_map(|word| word.parse::<Protocol>().unwrap());
         let ports = (side.clone(), any::<u16>(), any::<u16>()).prop_map(|(side, a, b)| Filter::Ports {
             side,
             first: a.min(b),

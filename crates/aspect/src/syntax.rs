@@ -93,7 +93,10 @@ pub struct Clause {
 }
 
 /// Which part of a flow's way a clause is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumString, strum::IntoStaticStr, strum::VariantNames,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum ClauseKind {
     /// The flow begins.
     Start,
@@ -104,16 +107,9 @@ pub enum ClauseKind {
 }
 
 impl ClauseKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Start, Self::Transit, Self::Quit];
-
     /// As it is written.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Transit => "transit",
-            Self::Quit => "quit",
-        }
+        self.into()
     }
 }
 
@@ -216,7 +212,8 @@ pub enum When {
 }
 
 /// At how many of the instructions that `access` selects something is woven.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Exact {
     /// At each.
     #[default]
@@ -230,16 +227,9 @@ pub enum Exact {
 }
 
 impl Exact {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Every, Self::First, Self::Function];
-
     /// As it is written.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Every => "every",
-            Self::First => "first",
-            Self::Function => "function",
-        }
+        self.into()
     }
 }
 

@@ -8,6 +8,7 @@ mod text;
 use std::ops::Range;
 
 use roxmltree::{Document, Node, NodeType};
+use strum::VariantNames as _;
 
 use crate::code::Code;
 use crate::diagnostic::{Source, Span};
@@ -111,7 +112,7 @@ impl Reader<'_> {
         self.attributes(element, &["name"])?;
         let name = self.attribute(element, "name", |parser| parser.ident("the flow's name"))?;
         let mut xflow = Xflow { name, clauses: Vec::new() };
-        for element in self.elements(element, &ClauseKind::ALL.map(ClauseKind::word)) {
+        for element in self.elements(element, ClauseKind::VARIANTS) {
             match self.clause(element) {
                 Ok(clause) => {
                     self.reading.trivia.at(clause.span).above = comments(element.prev_sibling());
@@ -127,7 +128,7 @@ impl Reader<'_> {
     /// A clause, still without its name.
     fn clause(&mut self, element: Element<'_>) -> Parsed<Clause> {
         let word = name(element);
-        let kind = ClauseKind::ALL.into_iter().find(|kind| kind.word() == word).unwrap_or(ClauseKind::Quit);
+        let kind = word.parse().unwrap_or(ClauseKind::Quit);
         self.attributes(element, &["exact"])?;
         let exact = self.exact(element)?;
         let acts: &[&str] = if kind == ClauseKind::Transit { &TRANSIT_ACTS } else { &END_ACTS };
@@ -220,8 +221,7 @@ impl Reader<'_> {
         }
         self.attribute(element, "exact", |parser| {
             let word = parser.lexer.next();
-            let found = Exact::ALL.into_iter().find(|exact| exact.word() == word.text);
-            found.ok_or_else(|| expected("`every`, `first` or `function`", word))
+            word.text.parse().map_err(|_| expected("`every`, `first` or `function`", word))
         })
     }
 

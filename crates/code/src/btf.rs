@@ -81,7 +81,8 @@ pub struct Int {
 }
 
 /// `struct` or `union`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum RecordKind {
     /// `struct`
     Struct,
@@ -92,10 +93,7 @@ pub enum RecordKind {
 impl RecordKind {
     /// C's word for it.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Struct => "struct",
-            Self::Union => "union",
-        }
+        self.into()
     }
 }
 

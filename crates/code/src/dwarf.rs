@@ -142,7 +142,7 @@ pub struct Inlined {
 }
 
 /// Why it is not told where a variable is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::VariantArray)]
 pub enum Reason {
     /// It was in a register when the function was entered, and is not kept.
     EntryValue,
@@ -168,23 +168,11 @@ pub enum Reason {
     TooMany,
 }
 
-const REASONS: usize = 11;
+const REASONS: usize = Reason::ALL.len();
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; REASONS] = [
-        Self::EntryValue,
-        Self::Pieces,
-        Self::Dereference,
-        Self::Arithmetic,
-        Self::ImplicitPointer,
-        Self::FrameBase,
-        Self::OtherRegister,
-        Self::ThreadLocal,
-        Self::Nowhere,
-        Self::Unreadable,
-        Self::TooMany,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     fn index(self) -> usize {
         self as usize

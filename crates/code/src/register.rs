@@ -3,7 +3,8 @@
 use std::fmt::{self, Display};
 
 /// A general-purpose register, of 64 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 #[allow(missing_docs, reason = "the processor's own names")]
 pub enum Register {
     Rax,
@@ -26,24 +27,7 @@ pub enum Register {
 
 impl Register {
     /// All of them, by their numbers in machine code.
-    pub const ALL: [Self; 16] = [
-        Self::Rax,
-        Self::Rcx,
-        Self::Rdx,
-        Self::Rbx,
-        Self::Rsp,
-        Self::Rbp,
-        Self::Rsi,
-        Self::Rdi,
-        Self::R8,
-        Self::R9,
-        Self::R10,
-        Self::R11,
-        Self::R12,
-        Self::R13,
-        Self::R14,
-        Self::R15,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The register with this number in machine code.
     pub fn numbered(number: u8) -> Option<Self> {
@@ -52,24 +36,7 @@ impl Register {
 
     /// As assemblers call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Rax => "rax",
-            Self::Rcx => "rcx",
-            Self::Rdx => "rdx",
-            Self::Rbx => "rbx",
-            Self::Rsp => "rsp",
-            Self::Rbp => "rbp",
-            Self::Rsi => "rsi",
-            Self::Rdi => "rdi",
-            Self::R8 => "r8",
-            Self::R9 => "r9",
-            Self::R10 => "r10",
-            Self::R11 => "r11",
-            Self::R12 => "r12",
-            Self::R13 => "r13",
-            Self::R14 => "r14",
-            Self::R15 => "r15",
-        }
+        self.into()
     }
 }
 
@@ -88,7 +55,7 @@ mod tests {
         for (number, register) in (0..).zip(Register::ALL) {
             let name = format!("{:?}", iced_x86::Register::RAX + number).to_lowercase();
             assert_eq!(register.name(), name);
-            assert_eq!(u8::try_from(number).ok().and_then(Register::numbered), Some(register));
+            assert_eq!(u8::try_from(number).ok().and_then(Register::numbered), Some(*register));
         }
         assert_eq!(Register::numbered(16), None);
     }

@@ -12,7 +12,8 @@ use crate::line::Kind;
 use crate::measured::{Measured, Outcome, exception};
 
 /// Which of the two methods' figures are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Method {
     /// Latency and throughput kept apart, the empty loop subtracted, the median.
     Sound,
@@ -25,11 +26,7 @@ pub enum Method {
 impl Method {
     /// Returns the name in documents and of the option's values.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Sound => "sound",
-            Self::Paper => "paper",
-            Self::Both => "both",
-        }
+        self.into()
     }
 }
 

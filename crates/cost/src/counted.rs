@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use xweave_bytes::each_le;
+
 /// The copies that the image runs; `minios/measure.c` has the same.
 const COPIES: f64 = 20.0;
 const MARK_BITS: u32 = 2;
@@ -83,10 +85,7 @@ pub fn kvm(trace: &str) -> BTreeMap<usize, Counted> {
 
 /// Reads a file of `xentrace` with the events of paravirtual guests: Xen 4.17, xen/include/public/trace.h.
 pub fn xen(file: &[u8]) -> BTreeMap<usize, Counted> {
-    let words: Vec<u32> = file
-        .chunks_exact(4)
-        .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        .collect();
+    let words: Vec<u32> = each_le(file).collect();
     let mut between = Between::default();
     let mut at = 0;
     while let Some(&header) = words.get(at) {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 /// An environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Environment {
     /// A process on this machine, unprivileged, pinned to one processor.
     Native,
@@ -21,13 +22,7 @@ pub enum Environment {
 impl Environment {
     /// Its name, as it is given and printed.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Tcg => "tcg",
-            Self::Bare => "bare",
-            Self::Kvm => "kvm",
-            Self::XenPv => "xen-pv",
-        }
+        self.into()
     }
 }
 

@@ -15,7 +15,8 @@
 //! | E | the form behind the last |
 
 /// What a form's copies were for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Each waits for the one before: cycles until the result is there.
     Latency,
@@ -43,13 +44,7 @@ impl Kind {
 
     /// Its name, as it is printed.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Throughput => "throughput",
-            Self::Looped => "looped",
-            Self::Cost => "cost",
-            Self::Paper => "paper",
-        }
+        self.into()
     }
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// A microarchitecture that can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray)]
 pub enum Name {
     /// AMD family 17h, models 00h–2Fh.
     Zen1,
@@ -32,23 +32,12 @@ pub enum Name {
 
 impl Name {
     /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Zen1,
-        Self::Zen2,
-        Self::Zen3,
-        Self::Zen4,
-        Self::Zen5,
-        Self::Skylake,
-        Self::IceLake,
-        Self::GoldenCove,
-        Self::Gracemont,
-        Self::Other,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
 /// A name that no microarchitecture has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is none of {all}", all = Name::ALL.map(|name| name.to_string()).join(", "))]
+#[error("`{0}` is none of {all}", all = Name::ALL.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct UnknownName(String);
 
 impl std::str::FromStr for Name {
@@ -296,7 +285,7 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_printed() {
         for name in Name::ALL {
-            assert_eq!(name.to_string().parse(), Ok(name));
+            assert_eq!(name.to_string().parse(), Ok(*name));
         }
         assert_eq!("ice-lake".parse(), Ok(Name::IceLake));
         assert_eq!("zen".parse(), Ok(Name::Zen1));

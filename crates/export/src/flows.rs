@@ -4,8 +4,8 @@
 use std::{collections::HashMap, io};
 
 use rustc_hash::FxHashMap;
-use xweave_flow::{Flow, FlowDocument, Flows, Hop, Incomplete, Join, Wanted};
-use xweave_trace::Trace;
+use xweave_flow::{Flow, Flows, Hop, Incomplete, Join, NamedFlow, Wanted};
+use xweave_trace::{TimeSpan, Trace};
 
 use crate::{
     Phase,
@@ -59,12 +59,12 @@ struct Writer<'p, 'w> {
 }
 
 impl Writer<'_, '_> {
-    fn flow(&mut self, document: &FlowDocument<'_>) -> io::Result<()> {
-        let flow = document.flow();
+    fn flow(&mut self, named: &NamedFlow<'_>) -> io::Result<()> {
+        let flow = named.flow();
         self.packets.counts.flows += 1;
-        self.whole(flow, document)?;
+        self.whole(flow, named)?;
         let mut on_path = 0_u64;
-        for hop in document.hops() {
+        for hop in named.hops() {
             if let Some(track) = self.thread(&hop)? {
                 self.hop(track, flow, &hop)?;
                 on_path += u64::from(hop.on_path);
@@ -75,8 +75,8 @@ impl Writer<'_, '_> {
     }
 
     /// From its beginning to its end, with the time from each record of its path to the next.
-    fn whole(&mut self, flow: &Flow, document: &FlowDocument<'_>) -> io::Result<()> {
-        let path = || document.hops().filter(|hop| hop.on_path);
+    fn whole(&mut self, flow: &Flow, named: &NamedFlow<'_>) -> io::Result<()> {
+        let path = || named.hops().filter(|hop| hop.on_path);
         let end = path().fold(flow.start_ns, |end, hop| end.max(hop.t_ns));
         let track = self.lane(flow, end)?;
         let frame = flow.frame.map(|frame| frame.to_string());
@@ -104,8 +104,7 @@ impl Writer<'_, '_> {
             let args = [("to", Arg::Text(&to)), ("ns", Arg::Signed(next.t_ns - hop.t_ns))];
             self.packets.slice(
                 track,
-                at,
-                until,
+                TimeSpan { from: at, to: until },
                 &Label { name: &name, category: "segment", args: &args, flow: None },
             )?;
             at = until;

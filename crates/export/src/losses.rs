@@ -4,7 +4,7 @@ use std::{collections::HashMap, io};
 
 use rustc_hash::FxHashMap;
 use xweave_model::{CpuId, Loss};
-use xweave_trace::Trace;
+use xweave_trace::{TimeSpan, Trace};
 
 use crate::{
     domains::{Domains, error},
@@ -47,7 +47,11 @@ impl Lost {
             events => format!("{events} events lost"),
         };
         let args = [("events", Arg::Number(events))];
-        packets.slice(track, from, to, &Label { name: &name, category: "lost", args: &args, flow: None })
+        packets.slice(
+            track,
+            TimeSpan { from, to },
+            &Label { name: &name, category: "lost", args: &args, flow: None },
+        )
     }
 }
 
@@ -72,7 +76,8 @@ pub(crate) fn write(trace: &Trace, domains: &Domains, packets: &mut Packets<'_>)
             packets.counts.clock_breaks += 1;
             let args = [("detail", Arg::Text(&found.detail))];
             let name = "clock break: times within are uncertain";
-            packets.slice(track, from, until, &Label { name, category: "clock", args: &args, flow: None })?;
+            let span = TimeSpan { from, to: until };
+            packets.slice(track, span, &Label { name, category: "clock", args: &args, flow: None })?;
         }
     }
     untimed(trace, domains, packets)

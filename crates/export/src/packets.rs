@@ -16,6 +16,7 @@ use perfetto_trace_proto::{
 use prost::Message as _;
 use rustc_hash::FxHashMap;
 use xweave_text as text;
+use xweave_trace::TimeSpan;
 
 use crate::{counts::Counts, interned::Interned};
 
@@ -205,9 +206,9 @@ impl<'w> Packets<'w> {
     }
 
     /// A slice of which both is known.
-    pub(crate) fn slice(&mut self, track: Track, from: i64, to: i64, label: &Label<'_>) -> io::Result<()> {
-        self.begin(track, from, label)?;
-        self.end(track, to.max(from))
+    pub(crate) fn slice(&mut self, track: Track, span: TimeSpan, label: &Label<'_>) -> io::Result<()> {
+        self.begin(track, span.from, label)?;
+        self.end(track, span.to.max(span.from))
     }
 
     /// Something without a duration.

@@ -4,7 +4,7 @@ use std::io;
 
 use xweave_model::{Explained, Objects, Spec, explain};
 use xweave_report::words;
-use xweave_trace::Trace;
+use xweave_trace::{TimeSpan, Trace};
 
 use crate::{
     Phase,
@@ -82,7 +82,7 @@ impl Writer<'_, '_> {
             ];
             args.extend(why.as_deref().map(|why| ("why", Arg::Text(why))));
             let label = Label { name: &name, category: "part", args: &args, flow: None };
-            packets.slice(track, step.from, step.to, &label)?;
+            packets.slice(track, TimeSpan { from: step.from, to: step.to }, &label)?;
         }
         packets.end(track, to)
     }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, io};
 use perfetto_trace_proto::{ThreadDescriptor, TrackDescriptor};
 use rustc_hash::FxHashMap;
 use xweave_model::{ExitReason, Guest, guests::Guests};
-use xweave_trace::{Trace, event::Event};
+use xweave_trace::{TimeSpan, Trace, event::Event};
 
 use crate::{
     packets::{Arg, Label, MachineId, Packets, Track},
@@ -17,8 +17,7 @@ const HALTS: usize = 16;
 
 /// A time in which a vCPU had nothing to do.
 struct Halt {
-    from: i64,
-    to: i64,
+    span: TimeSpan,
     polling: bool,
 }
 
@@ -68,7 +67,7 @@ impl Vcpus {
         let time = event.time_ns;
         match std::mem::replace(&mut vcpu.at, Whereabouts::Inside(time)) {
             Whereabouts::Outside(since, code, halts) => {
-                exit(vcpu.track, (since, time), code, &halts, packets)
+                exit(vcpu.track, TimeSpan { from: since, to: time }, code, &halts, packets)
             }
             _ => Ok(()),
         }
@@ -79,7 +78,9 @@ impl Vcpus {
         let Some(vcpu) = self.all.get_mut(&(event.domain, event.tid)) else { return Ok(()) };
         let out = Whereabouts::Outside(event.time_ns, event.code, Vec::new());
         match std::mem::replace(&mut vcpu.at, out) {
-            Whereabouts::Inside(since) => inside(vcpu.track, since, event.time_ns, packets),
+            Whereabouts::Inside(since) => {
+                inside(vcpu.track, TimeSpan { from: since, to: event.time_ns }, packets)
+            }
             _ => Ok(()),
         }
     }
@@ -88,10 +89,10 @@ impl Vcpus {
     pub(crate) fn halt(&mut self, event: &Event) {
         let vcpu = self.all.get_mut(&(event.domain, event.tid));
         let Some(Whereabouts::Outside(since, _, halts)) = vcpu.map(|vcpu| &mut vcpu.at) else { return };
-        let before = halts.last().map_or(*since, |halt| halt.to);
+        let before = halts.last().map_or(*since, |halt| halt.span.to);
         let (from, to) = (event.time_ns.saturating_sub_unsigned(event.bytes).max(before), event.time_ns);
         if halts.len() < HALTS && from <= to {
-            halts.push(Halt { from, to, polling: event.code == 1 });
+            halts.push(Halt { span: TimeSpan { from, to }, polling: event.code == 1 });
         }
     }
 
@@ -106,9 +107,11 @@ impl Vcpus {
         for vcpu in self.all.into_values() {
             match vcpu.at {
                 Whereabouts::Unknown => {}
-                Whereabouts::Inside(since) => inside(vcpu.track, since, time, packets)?,
+                Whereabouts::Inside(since) => {
+                    inside(vcpu.track, TimeSpan { from: since, to: time }, packets)?;
+                }
                 Whereabouts::Outside(since, code, halts) => {
-                    exit(vcpu.track, (since, time), code, &halts, packets)?;
+                    exit(vcpu.track, TimeSpan { from: since, to: time }, code, &halts, packets)?;
                 }
             }
         }
@@ -138,30 +141,29 @@ impl Vcpus {
     }
 }
 
-fn inside(track: Track, from: i64, to: i64, packets: &mut Packets<'_>) -> io::Result<()> {
+fn inside(track: Track, span: TimeSpan, packets: &mut Packets<'_>) -> io::Result<()> {
     packets.counts.in_guest += 1;
-    packets.slice(
-        track,
-        from,
-        to,
-        &Label { name: "in guest", category: "vcpu in guest", args: &[], flow: None },
-    )
+    packets.slice(track, span, &Label { name: "in guest", category: "vcpu in guest", args: &[], flow: None })
 }
 
 fn exit(
     track: Track,
-    (from, to): (i64, i64),
+    span: TimeSpan,
     code: i32,
     halts: &[Halt],
     packets: &mut Packets<'_>,
 ) -> io::Result<()> {
     packets.counts.exits += 1;
     let (name, args) = (format!("exit: {}", ExitReason::of(code)), [("code", Arg::Signed(code.into()))]);
-    packets.begin(track, from, &Label { name: &name, category: "vcpu exit", args: &args, flow: None })?;
+    packets.begin(
+        track,
+        span.from,
+        &Label { name: &name, category: "vcpu exit", args: &args, flow: None },
+    )?;
     for halt in halts {
         let name = if halt.polling { "halted, polling" } else { "halted" };
         let label = Label { name, category: "vcpu halted", args: &[], flow: None };
-        packets.slice(track, halt.from, halt.to.min(to), &label)?;
+        packets.slice(track, TimeSpan { to: halt.span.to.min(span.to), ..halt.span }, &label)?;
     }
-    packets.end(track, to)
+    packets.end(track, span.to)
 }

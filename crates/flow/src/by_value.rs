@@ -8,7 +8,7 @@ use xweave_wire::record::Kind;
 
 use crate::{
     durations::Durations,
-    flows::{FlowDocument, Flows, Wanted},
+    flows::{Flows, NamedFlow, Wanted},
     functions::{Functions, Number},
     join::Join,
     places::{self, Spot, Stay},
@@ -41,8 +41,8 @@ pub struct Groups {
 /// Reads the flows that are wanted, and groups them by a value: its name, or `v1` to `v7`.
 pub fn read(trace: &Trace, join: Join<'_>, wanted: Wanted<'_>, name: &str) -> (Flows, Groups) {
     let mut grouping = Grouping::default();
-    let Ok(flows) = Flows::each(trace, join, wanted, |document| {
-        grouping.add(document, trace, name);
+    let Ok(flows) = Flows::each(trace, join, wanted, |named| {
+        grouping.add(named, trace, name);
         Ok::<_, Infallible>(())
     });
     (flows, grouping.told(|number| trace.domain(number).map_or("?", |domain| &domain.name)))
@@ -65,10 +65,10 @@ struct OfGroup {
 }
 
 impl Grouping {
-    fn add(&mut self, document: FlowDocument<'_>, trace: &Trace, name: &str) {
-        let flow = document.flow();
+    fn add(&mut self, named: NamedFlow<'_>, trace: &Trace, name: &str) {
+        let flow = named.flow();
         let rows: Vec<&Row> = flow.path().collect();
-        let tell = |row: &Row| document.function_of(row);
+        let tell = |row: &Row| named.function_of(row);
         let path: Vec<Number> = rows.iter().map(|row| self.functions.of(row, tell)).collect();
         let spots = places::spots(&path, &self.functions);
         let mut groups: Vec<((u64, &Spot), i64)> = Vec::new();

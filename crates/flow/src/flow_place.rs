@@ -65,7 +65,8 @@ pub enum Station {
 }
 
 /// A place in a kernel that functions tell by their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum KnownStation {
     /// The block layer, above the I/O scheduler.
     BlockLayer,
@@ -98,21 +99,7 @@ pub enum KnownStation {
 impl KnownStation {
     /// As documents call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::BlockLayer => "block_layer",
-            Self::Bridge => "bridge",
-            Self::DiskDriver => "disk_driver",
-            Self::HardInterrupt => "hard_interrupt",
-            Self::IoScheduler => "io_scheduler",
-            Self::OnCpu => "on_cpu",
-            Self::PendingForVcpu => "pending_for_vcpu",
-            Self::RunQueue => "run_queue",
-            Self::Softirq => "softirq",
-            Self::SoftirqPending => "softirq_pending",
-            Self::SystemCall => "system_call",
-            Self::TcpSendQueue => "tcp_send_queue",
-            Self::VhostAndTap => "vhost_and_tap",
-        }
+        self.into()
     }
 }
 

@@ -111,7 +111,7 @@ impl Flows {
         trace: &Trace,
         mut join: Join<'_>,
         wanted: Wanted<'_>,
-        mut each: impl FnMut(FlowDocument<'_>) -> Result<(), E>,
+        mut each: impl FnMut(NamedFlow<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let (scene, keys) = (Scene::of(trace), Keys::of(trace));
         let (mut tally, mut flows, mut rows, mut too_many) = (Tally::default(), Vec::new(), 0, false);
@@ -128,7 +128,7 @@ impl Flows {
             });
             for flow in keyed.filter(|flow| (wanted.of)(flow)) {
                 tally.add(&flow, &scene);
-                each(FlowDocument { flow: &flow, scene: &scene })?;
+                each(NamedFlow { flow: &flow, scene: &scene })?;
                 if wanted.kept.is_some() {
                     let class = TYPICAL.iter().position(|is| is(&flow)).unwrap_or(usize::MAX);
                     if class < stand_ins.0 {
@@ -263,9 +263,9 @@ impl Flows {
         self.scene.domain(number)
     }
 
-    /// The flows that are kept, as documents have them.
-    pub fn documents(&self) -> impl ExactSizeIterator<Item = FlowDocument<'_>> {
-        self.flows.iter().map(|flow| FlowDocument { flow, scene: &self.scene })
+    /// Flows that are kept, with the names of their sites and domains.
+    pub fn named(&self) -> impl ExactSizeIterator<Item = NamedFlow<'_>> {
+        self.flows.iter().map(|flow| NamedFlow { flow, scene: &self.scene })
     }
 }
 
@@ -355,14 +355,14 @@ fn of_kind<T>(all: &[T], is_of: impl Fn(&T) -> bool) -> &[T] {
     &rest[..rest.iter().take_while(|one| is_of(one)).count()]
 }
 
-/// A flow, with what its sites and domains are called.
+/// A flow with the names of its sites and domains.
 #[derive(Clone, Copy)]
-pub struct FlowDocument<'a> {
+pub struct NamedFlow<'a> {
     flow: &'a Flow,
     scene: &'a Scene,
 }
 
-impl<'a> FlowDocument<'a> {
+impl<'a> NamedFlow<'a> {
     /// The flow.
     pub fn flow(&self) -> &'a Flow {
         self.flow

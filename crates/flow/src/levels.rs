@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     choice::Choice,
-    flows::FlowDocument,
+    flows::NamedFlow,
     histogram::{Bin, Histogram},
     kinds::FlowKind,
 };
@@ -42,7 +42,7 @@ pub struct Distribution {
 
 impl Levels {
     /// Adds a flow.
-    pub fn add(&mut self, flow: &FlowDocument<'_>) {
+    pub fn add(&mut self, flow: &NamedFlow<'_>) {
         let of = self.0.entry(flow.kind()).or_default();
         let flow = flow.flow();
         let some = &mut of[usize::from(!flow.complete())];

@@ -86,7 +86,7 @@ pub use depths::Depths;
 pub use dropped::Dropped;
 pub use exchange::{Exchange, Service};
 pub use flow_place::FlowPlace;
-pub use flows::{FlowDocument, Flows, Hop, Wanted};
+pub use flows::{Flows, Hop, NamedFlow, Wanted};
 pub use frame::Frame;
 pub use graph::{Flow, Incomplete};
 pub use histogram::Histogram;

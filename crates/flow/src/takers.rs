@@ -47,7 +47,8 @@ pub struct Taker {
 }
 
 /// What threads did that should have taken flows off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TakerState {
     /// They slept: nobody had woken them.
     Asleep,
@@ -58,10 +59,7 @@ pub enum TakerState {
 impl TakerState {
     /// As documents call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Asleep => "asleep",
-            Self::Ready => "ready",
-        }
+        self.into()
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use xweave_trace::{
-    Clock, Domain, DomainVm, DomainXen, Event, Manifest, Method, Role, Trace, TscLine, Writer, event::Name,
+    Clock, Domain, DomainVm, DomainXen, Event, Manifest, Method, Role, TimeSpan, Trace, TscLine, Writer,
+    event::Name,
 };
 
 use crate::{
@@ -100,7 +101,7 @@ pub fn add(
     let manifest = writer.manifest_mut();
     outcome.warnings.extend(restored(manifest));
     outcome.tell(manifest);
-    if let Some((first, last)) = span {
+    if let Some(TimeSpan { from: first, to: last }) = span {
         (manifest.start_ns, manifest.end_ns) = (manifest.start_ns.min(first), manifest.end_ns.max(last));
     }
     for domain in &mut manifest.domains {

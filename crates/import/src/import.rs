@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use xweave_trace::{EventLoss, Late, Manifest, TscLine, VmName, Writer, event::Kind};
+use xweave_trace::{EventLoss, Late, Manifest, TimeSpan, TscLine, VmName, Writer, event::Kind};
 
 use crate::{
     clocks::{self, Part},
@@ -175,7 +175,7 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
     outcome.warnings.splice(0..0, warnings);
     let manifest = writer.manifest_mut();
     outcome.tell(manifest);
-    (manifest.start_ns, manifest.end_ns) = span.unwrap_or_default();
+    TimeSpan { from: manifest.start_ns, to: manifest.end_ns } = span.unwrap_or_default();
     outcome.events = writer.finish()?.events;
     Ok(outcome)
 }
@@ -237,14 +237,11 @@ pub(crate) fn events(
     opened: &[File],
     parts: &[Part],
     out: &mut impl Sink,
-) -> Result<(Outcome, Option<(i64, i64)>), Error> {
-    let (mut outcome, mut span) = (Outcome::default(), None);
+) -> Result<(Outcome, Option<TimeSpan>), Error> {
+    let (mut outcome, mut span) = (Outcome::default(), None::<TimeSpan>);
     for (file, part) in opened.iter().zip(parts) {
         let kernel = file.records(part, parts, out, &mut outcome)?;
-        if let Some((first, last)) = kernel.span {
-            let (from, to) = span.unwrap_or((first, last));
-            span = Some((first.min(from), last.max(to)));
-        }
+        span = span.into_iter().chain(kernel.span).reduce(TimeSpan::joined);
     }
     outcome.events = outcome.domains.iter().map(|domain| domain.events).sum();
     Ok((outcome, span))

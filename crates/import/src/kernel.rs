@@ -1,7 +1,11 @@
 //! One kernel's records, one after the other, as events.
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Access, Event, Kind, Name, State, VECTORS};
+use xweave_bytes::read_le;
+use xweave_trace::{
+    TimeSpan,
+    event::{Access, Event, Kind, Name, State, VECTORS},
+};
 
 use crate::{
     error::Error,
@@ -57,7 +61,7 @@ pub(crate) struct Kernel {
     x86_64: bool,
     counts: [u64; Kind::ALL.len()],
     /// The first and the last time.
-    pub span: Option<(i64, i64)>,
+    pub span: Option<TimeSpan>,
     /// Processors that had events, counted up to the last one.
     pub cpus: u32,
 }
@@ -204,8 +208,8 @@ impl Kernel {
     #[inline]
     pub(crate) fn emit(&mut self, event: Event, out: &mut impl Sink) -> Result<(), Error> {
         self.counts[event.kind as usize] += 1;
-        let (first, last) = self.span.unwrap_or((event.time_ns, event.time_ns));
-        self.span = Some((first.min(event.time_ns), last.max(event.time_ns)));
+        let moment = TimeSpan::at(event.time_ns);
+        self.span = Some(self.span.map_or(moment, |span| span.joined(moment)));
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         self.partitions.event(event, out)
     }
@@ -219,8 +223,7 @@ impl Kernel {
         out: &mut impl Sink,
     ) -> Result<(), Error> {
         // All of them begin with `common_type`, two more short fields, and `common_pid`.
-        let Some((&[low, high, _, _, a, b, c, d], _)) = record.split_first_chunk() else { return Ok(()) };
-        let (id, tid) = (u16::from_le_bytes([low, high]), u32::from_le_bytes([a, b, c, d]));
+        let (Some(tid), Some(id)) = (read_le(record, 4), read_le::<u16>(record, 0)) else { return Ok(()) };
         let place = usize::from(self.by_id[usize::from(id)]);
         let Some(point) = self.tracepoints.get(place) else {
             *self.strange.entry(id).or_default() += 1;
@@ -340,12 +343,7 @@ impl Kernel {
                 const FUTEX: u64 = 202;
                 self.emit(Event { object, ..new(Kind::SyscallEnter) }, out)?;
                 if let (FUTEX, true, Some(args)) = (object, self.x86_64, args) {
-                    let arg = |at: usize| {
-                        args.of(record)
-                            .get(at * 8..)
-                            .and_then(<[u8]>::first_chunk)
-                            .map_or(0, |b| u64::from_le_bytes(*b))
-                    };
+                    let arg = |at: usize| read_le(args.of(record), at * 8).unwrap_or(0);
                     return self.futex(new(Kind::LockWait), arg(0), arg(1), out);
                 }
                 return Ok(());

@@ -1,5 +1,7 @@
 //! Pages of the kernel's trace ring buffer (kernel/trace/ring_buffer.c): a time, a length with two flags, records.
 
+use xweave_bytes::read_le;
+
 use crate::error::Error;
 
 /// Where a page's header ends; the time comes first and the length follows it.
@@ -65,11 +67,11 @@ pub(crate) type Wrong = (usize, &'static str);
 impl Records {
     /// The records of a page.
     pub(crate) fn begin(page: &[u8], layout: Layout) -> Result<(Self, Missed), Wrong> {
-        let time = word(page, 0).ok_or((0, "a page of the ring buffer without a header"))?;
+        let time = read_le(page, 0).ok_or((0, "a page of the ring buffer without a header"))?;
         let short = (8, "a page of the ring buffer without a length");
         let length = match layout.long {
-            4 => u64::from(half(page, 8).ok_or(short)?),
-            _ => word(page, 8).ok_or(short)?,
+            4 => u64::from(read_le::<u32>(page, 8).ok_or(short)?),
+            _ => read_le(page, 8).ok_or(short)?,
         };
         let end = layout.data + (length & LENGTH) as usize;
         if end > page.len() {
@@ -79,9 +81,9 @@ impl Records {
             (false, _) => Missed::Nothing,
             (true, false) => Missed::Unknown,
             (true, true) if layout.long == 4 => {
-                half(page, end).map_or(Missed::Unknown, |n| Missed::Some(n.into()))
+                read_le::<u32>(page, end).map_or(Missed::Unknown, |n| Missed::Some(n.into()))
             }
-            (true, true) => word(page, end).map_or(Missed::Unknown, Missed::Some),
+            (true, true) => read_le(page, end).map_or(Missed::Unknown, Missed::Some),
         };
         Ok((Self { time, at: layout.data, end }, missed))
     }
@@ -92,9 +94,9 @@ impl Records {
         let beyond = |at| (at, "a record that goes beyond its page");
         while self.at < self.end {
             let at = self.at;
-            let header = half(page, at).ok_or(beyond(at))?;
+            let header: u32 = read_le(page, at).ok_or(beyond(at))?;
             let (kind, delta) = (header & 31, u64::from(header >> 5));
-            let more = || half(page, at + 4).ok_or(beyond(at));
+            let more = || read_le::<u32>(page, at + 4).ok_or(beyond(at));
             match kind {
                 // A record of this many words.
                 1..=28 => {
@@ -140,15 +142,6 @@ impl Records {
         }
         Ok(None)
     }
-}
-
-fn word(page: &[u8], at: usize) -> Option<u64> {
-    page.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-}
-
-#[inline]
-fn half(page: &[u8], at: usize) -> Option<u32> {
-    page.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
 /// What is wrong at byte `at` of the file, where the page begins.

@@ -1,5 +1,6 @@
 //! What the kernel's tracepoints mean, and where in a record the parts of the meaning are.
 
+use xweave_bytes::each_le;
 use xweave_trace::event::Context;
 
 use crate::format::{Format, Number, Run};
@@ -282,8 +283,8 @@ impl Ends {
         /// include/linux/socket.h
         const AF_INET6: u64 = 10;
         let addresses = if self.family.of(record) == AF_INET6 { self.v6 } else { self.v4 };
-        let words = addresses.iter().flat_map(|run| run.of(record).chunks_exact(4));
-        let all = words.fold(0, |all, word| all ^ word.try_into().map_or(0, u32::from_le_bytes));
+        let words = addresses.iter().flat_map(|run| each_le::<u32>(run.of(record)));
+        let all = words.fold(0, |all, word| all ^ word);
         let [local, remote] = self.ports.map(|port| port.of(record) & 0xffff);
         u64::from(all) << 32 | local << 16 | remote
     }

@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vsock::{VMADDR_CID_ANY, VsockAddr, VsockStream};
+use xweave_bytes::read_le;
 
 pub use datagram::{Asked, UdpAsk, UdpServe, udp_ask, udp_serve};
 pub use protocol::Protocol;
@@ -138,8 +139,7 @@ fn payload(sequence: u64, sender: u16, size: usize) -> Vec<u8> {
 
 /// The sequence number of a datagram of ours.
 fn sequence(data: &[u8]) -> Option<u64> {
-    let rest = data.strip_prefix(&MAGIC)?;
-    Some(u64::from_le_bytes(rest.get(..8)?.try_into().ok()?))
+    read_le(data.strip_prefix(&MAGIC)?, 0)
 }
 
 /// Keeps the calling thread on one CPU, so that its packets take that CPU's queue.
@@ -309,12 +309,11 @@ struct Request {
 impl Request {
     /// Reads one, and throws away what it says nothing with.
     fn read(stream: &mut impl Read) -> io::Result<Self> {
-        let mut head = [0_u8; 8];
-        stream.read_exact(&mut head)?;
-        let number =
-            |at: usize| u64::from(u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-        io::copy(&mut stream.take(number(0).saturating_sub(8)), &mut io::sink())?;
-        Ok(Self { answer_size: number(4) })
+        let mut head = [[0; 4]; 2];
+        stream.read_exact(head.as_flattened_mut())?;
+        let [size, answer_size] = head.map(|number| u64::from(u32::from_le_bytes(number)));
+        io::copy(&mut stream.take(size.saturating_sub(8)), &mut io::sink())?;
+        Ok(Self { answer_size })
     }
 }
 

@@ -83,7 +83,8 @@ pub struct Kept {
 }
 
 /// Why KSM may not merge memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Why {
     /// A device writes to it by itself: VFIO and vDPA pin all of a guest's memory.
     Pinned,
@@ -98,12 +99,7 @@ pub enum Why {
 impl Why {
     /// In a word, for programs.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Pinned => "pinned",
-            Self::Hugetlb => "hugetlb",
-            Self::Shared => "shared",
-            Self::Unmarked => "unmarked",
-        }
+        self.into()
     }
 
     /// In words.

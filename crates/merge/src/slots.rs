@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, io::Read};
 
 use libbpf_rs::{Iter, IterOpts, ObjectBuilder};
+use xweave_bytes::read_le;
 use xweave_wire::pages::PAGE;
 
 const PROGRAM: &str = "kvm_slots";
@@ -67,11 +68,8 @@ impl Slots {
         let mut all: BTreeMap<u32, Vec<Slot>> = BTreeMap::new();
         let (told, _) = told.as_chunks::<TOLD>();
         for slot in told {
-            let half = |at: usize| u32::from_ne_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]]);
-            let whole = |at: usize| {
-                let bytes: Option<&[u8; 8]> = slot[at..].first_chunk();
-                bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-            };
+            let half = |at: usize| read_le::<u32>(slot, at).unwrap_or(0);
+            let whole = |at: usize| read_le::<u64>(slot, at).unwrap_or(0);
             let (pid, flags) = (half(0), half(4));
             let slot = Slot { first_frame: whole(8), pages: whole(16), address: whole(24) };
             if flags & NOT_ORDINARY == 0 && slot.is_possible() {

@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// How KSM came to look at a guest's pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Way {
     /// All that is wanted was marked before: by whoever runs the guest, or an earlier time.
     Before,
@@ -34,12 +35,7 @@ impl Way {
 
     /// In a word, for programs.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::Ring => "ring",
-            Self::Calls => "calls",
-            Self::Qmp => "qmp",
-        }
+        self.into()
     }
 
     /// In words: how memory was marked.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use xweave_replay::{ByCpu, Cpu as ReplayedCpu, CpuId, Loss, Losses, Replay, ThreadId, Transition, between};
 use xweave_trace::{
-    Trace,
+    TimeSpan, Trace,
     event::{Access, Connection, Event, Kind, Name, Names, Sending, State},
 };
 
@@ -98,7 +98,7 @@ pub(crate) struct Accounting {
     exits: FxHashMap<(usize, i32), usize>,
     locks: FxHashMap<usize, usize>,
     /// By domain: of its first event and its last.
-    times: ByDomain<Option<(i64, i64)>>,
+    times: ByDomain<Option<TimeSpan>>,
     events: u64,
     seen: Seen,
     /// Where it is asked for.
@@ -225,7 +225,7 @@ impl Accounting {
             if let Some(history) = &mut self.history {
                 history.begin(time);
             }
-            self.times[domain].get_or_insert((time, time)).1 = time;
+            self.times[domain].get_or_insert(TimeSpan::at(time)).to = time;
         }
         let mut transitions = std::mem::take(&mut self.transitions);
         self.replay.feed(event, &mut transitions);
@@ -324,7 +324,7 @@ impl Accounting {
 
     /// A CPU ran a thread; where that began before the first event, since that.
     fn run(&mut self, cpu: CpuId, tid: u32, from: i64, to: i64, names: &Names) {
-        let first = self.times[cpu.domain].map_or(to, |(first, _)| first);
+        let first = self.times[cpu.domain].map_or(to, |span| span.from);
         let from = from.max(first);
         if tid == 0 {
             self.cpus.get_or_insert_with(cpu, || Cpu::of(tid));
@@ -517,7 +517,7 @@ impl Accounting {
         };
         let running: Vec<_> = self.cpus.iter().map(runs).collect();
         for (cpu, (tid, since)) in running {
-            let last = self.times[cpu.domain].map_or(since, |(_, last)| last);
+            let last = self.times[cpu.domain].map_or(since, |span| span.to);
             self.run(cpu, tid, since, last, names);
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
@@ -545,14 +545,11 @@ impl Accounting {
             .map(|(domain, cpus)| (domain.clone(), u32::try_from(cpus.len()).unwrap_or(u32::MAX)))
             .collect();
         let times = || self.times.iter().filter_map(|(domain, times)| Some((domain, (*times)?)));
-        let begin = times().map(|(_, (first, _))| first).min().unwrap_or(0);
-        let end = times().map(|(_, (_, last))| last).max().unwrap_or(0);
+        let whole = times().map(|(_, span)| span).reduce(TimeSpan::joined);
         let waited = waited::told(&self.waited, &self.keys);
         let domains = &self.domains;
         let states = states::told(&self.states, domains, &busy);
-        let span = |(number, (first, last)): (u8, (i64, i64))| {
-            Some((domains.get(&number)?.clone(), between(first, last)))
-        };
+        let span = |(number, span): (u8, TimeSpan)| Some((domains.get(&number)?.clone(), span.duration_ns()));
         let spans = times().filter_map(span).collect();
         let figures = self.figures;
         let over_time = self.history.map(|history| history.told(&self.keys));
@@ -561,7 +558,7 @@ impl Accounting {
             objects: objects.filter(|(_, figures)| *figures != Figures::default()).collect(),
             waited,
             states,
-            span_ns: between(begin, end),
+            span_ns: whole.map_or(0, TimeSpan::duration_ns),
             spans,
             cpus,
             recorded: BTreeMap::new(),

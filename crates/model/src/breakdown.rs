@@ -75,7 +75,8 @@ pub enum Object {
 }
 
 /// What it was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TimeState {
     /// A thread ran, or interrupts did above it.
     Running,
@@ -117,25 +118,7 @@ pub enum TimeState {
 impl TimeState {
     /// As documents call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Ready => "ready",
-            Self::Waking => "waking",
-            Self::Throttled => "throttled",
-            Self::Queue => "queue",
-            Self::Device => "device",
-            Self::Completion => "completion",
-            Self::Lock => "lock",
-            Self::Qdisc => "qdisc",
-            Self::Network => "network",
-            Self::Retransmit => "retransmit",
-            Self::Exit => "exit",
-            Self::Preempted => "preempted",
-            Self::Halted => "halted",
-            Self::Stopped => "stopped",
-            Self::Waiting => "waiting",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 
@@ -235,10 +218,10 @@ pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Ve
     let interrupts = Object::Interrupts(cpu);
     let gaps: Vec<_> = machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.gaps(from, to)).collect();
     let mut end = to;
-    for (lost, known) in gaps.into_iter().rev() {
-        walk.on_cpu(cpu, known, end, interrupts, TimeState::Waiting);
-        walk.add(lost, known, interrupts, TimeState::Unknown);
-        end = lost;
+    for gap in gaps.into_iter().rev() {
+        walk.on_cpu(cpu, gap.to, end, interrupts, TimeState::Waiting);
+        walk.add(gap.from, gap.to, interrupts, TimeState::Unknown);
+        end = gap.from;
     }
     walk.on_cpu(cpu, from, end, interrupts, TimeState::Waiting);
     walk.pieces()

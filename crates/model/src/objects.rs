@@ -47,7 +47,8 @@ impl DomainRef {
 }
 
 /// Kinds of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ObjectKind {
     /// A disk.
     Disk,
@@ -70,16 +71,7 @@ pub enum ObjectKind {
 impl ObjectKind {
     /// As documents call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::Interrupts => "interrupts",
-            Self::Link => "link",
-            Self::Lock => "lock",
-            Self::Peer => "peer",
-            Self::Qdisc => "qdisc",
-            Self::Thread => "thread",
-            Self::Vcpu => "vcpu",
-        }
+        self.into()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A basic event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 pub enum Basic {
     /// `from` asks `to`, and waits.
     Request,
@@ -28,13 +28,7 @@ pub enum Basic {
 impl Basic {
     /// As the paper calls it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Request => "Request",
-            Self::Accept => "Accept",
-            Self::Finish => "Finish",
-            Self::Pause => "Pause",
-            Self::Resume => "Resume",
-        }
+        self.into()
     }
 }
 

@@ -9,7 +9,8 @@ pub use crate::{accounting::states::States, interrupt::Interrupt, recorded::Grou
 use crate::{exit::ExitReason, objects::ObjectGroup};
 
 /// Kinds of objects, and what their figures mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum UsageKind {
     /// A disk. Time: it had at least one access; count: accesses that it was given, after merging; wait: those of
     /// all accesses for the disk.
@@ -41,18 +42,7 @@ pub enum UsageKind {
 impl UsageKind {
     /// As documents call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::DiskUser => "disk_user",
-            Self::Exit => "exit",
-            Self::Interrupt => "interrupt",
-            Self::Lock => "lock",
-            Self::Peer => "peer",
-            Self::Process => "process",
-            Self::Qdisc => "qdisc",
-            Self::Service => "service",
-            Self::Vcpu => "vcpu",
-        }
+        self.into()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use xweave_replay::{CpuId, ThreadId};
-use xweave_trace::event::Event;
+use xweave_trace::{TimeSpan, event::Event};
 
 /// A guest of the trace: which process of which domain runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,14 +52,15 @@ struct Stay {
 
 impl Vcpu {
     /// When it was inside the guest between two times.
-    pub fn inside(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+    pub fn inside(&self, from: i64, to: i64) -> impl Iterator<Item = TimeSpan> + '_ {
+        let bounds = TimeSpan { from, to };
         let first = self.inside.partition_point(|stay| stay.left <= from);
-        let past = self.inside.range(first..).map(|stay| (stay.entered, stay.left));
-        let now = self.entered.map(|entered| (entered, i64::MAX));
+        let past = self.inside.range(first..).map(|stay| TimeSpan { from: stay.entered, to: stay.left });
+        let now = self.entered.map(|entered| TimeSpan { from: entered, to: i64::MAX });
         past.chain(now)
-            .map(move |(a, b)| (a.max(from), b.min(to)))
-            .take_while(move |(a, _)| *a < to)
-            .filter(|(a, b)| a < b)
+            .map(move |stay| stay.clipped(bounds))
+            .take_while(move |stay| stay.from < to)
+            .filter(|stay| !stay.is_empty())
     }
 
     /// Why it came out of the guest before that time, by an event's `code` ([`ExitReason`](crate::ExitReason)), if that is told.

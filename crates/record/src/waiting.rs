@@ -8,6 +8,7 @@ use std::{
     marker::PhantomData,
 };
 
+use xweave_bytes::read_le;
 use xweave_wire::{event, record};
 
 use crate::violation::Violation;
@@ -45,7 +46,7 @@ impl Recorded for event::Event {
 
 /// The time that both records and events begin with; none at a batch's end.
 fn time_ns(bytes: &[u8]) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.first_chunk()?))
+    read_le(bytes, 0)
 }
 
 /// A domain's records or events that wait, in batches. Each of its CPUs has a buffer of its own, so that only what is in

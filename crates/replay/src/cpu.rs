@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use xweave_trace::event::{Context, Event, VECTORS};
+use xweave_trace::{
+    TimeSpan,
+    event::{Context, Event, VECTORS},
+};
 
 use crate::{
     gaps::Gaps,
@@ -115,7 +118,7 @@ impl Cpu {
 
     /// When its events were lost between two times.
     #[inline]
-    pub fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+    pub fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = TimeSpan> + '_ {
         self.gaps.between(from, to)
     }
 
@@ -244,7 +247,7 @@ impl Cpu {
         self.frames.clear();
         self.completions.clear();
         self.after_irq = false;
-        self.gaps.add(from, to);
+        self.gaps.add(TimeSpan { from, to });
         (self.lost, self.unsure) = (Some(to), Some(to));
         ran
     }

@@ -1,5 +1,7 @@
 //! Numbers of threads and CPUs, which are unique within their domains.
 
+use xweave_trace::TimeSpan;
+
 /// A thread of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId {
@@ -21,5 +23,5 @@ pub struct CpuId {
 /// Nanoseconds from one time to another; 0 where clocks say that the later one came first.
 #[inline]
 pub fn between(from: i64, to: i64) -> u64 {
-    u64::try_from(to.saturating_sub(from)).unwrap_or(0)
+    TimeSpan { from, to }.duration_ns()
 }

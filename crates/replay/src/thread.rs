@@ -28,7 +28,10 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Name, Quota, State};
+use xweave_trace::{
+    TimeSpan,
+    event::{Name, Quota, State},
+};
 
 use crate::{gaps::Gaps, ids::ThreadId};
 
@@ -189,7 +192,7 @@ impl Thread {
     /// not run elsewhere; since their end it has been `doing` this.
     fn lose(&mut self, time: i64, gaps: &Gaps, doing: ThreadState) {
         let (None, Some(to)) = (self.runs(), gaps.end()) else { return };
-        let Some((from, _)) = gaps.after(self.since).next() else { return };
+        let Some(TimeSpan { from, .. }) = gaps.after(self.since).next() else { return };
         if std::mem::take(&mut self.guessed) {
             self.now = ThreadState::Unknown;
         }
@@ -270,7 +273,8 @@ impl Threads {
         let Some(gaps) = self.lost.get(&id.domain) else { return thread.between(from, to).collect() };
         let mut line: Vec<_> = thread.between(from, to).collect();
         // What it did before it was last heard of is settled. Since then, after a loss it may be doing anything.
-        if let Some((lost, _)) = gaps.after(thread.since).next().filter(|_| thread.runs().is_none())
+        if let Some(TimeSpan { from: lost, .. }) =
+            gaps.after(thread.since).next().filter(|_| thread.runs().is_none())
             && let Some((a, b, doing)) = line.pop_if(|(a, b, _)| *a >= thread.since && *b > lost)
         {
             let doing = doing.map(|doing| match doing {
@@ -332,7 +336,7 @@ impl Threads {
 
     /// Events of a processor, on which that thread had run, were lost between two times.
     pub(crate) fn lose(&mut self, had: ThreadId, cpu: u32, from: i64, to: i64) {
-        self.lost.entry(had.domain).or_default().add(from, to);
+        self.lost.entry(had.domain).or_default().add(TimeSpan { from, to });
         if let Some(thread) = self.all.get_mut(&had).filter(|thread| thread.runs() == Some(cpu)) {
             thread.go(from.max(thread.since), ThreadState::Unknown);
         }
@@ -477,7 +481,8 @@ impl Threads {
             // That it has not been heard of since then is all that is remembered of a loss.
             if thread.runs().is_none()
                 && let Some(gaps) = self.lost.get(&id.domain)
-                && let Some((from, _)) = gaps.after(thread.since).next().filter(|(_, to)| *to <= time)
+                && let Some(TimeSpan { from, .. }) =
+                    gaps.after(thread.since).next().filter(|gap| gap.to <= time)
             {
                 thread.end_wait(Ended::Lost);
                 thread.go(from.max(thread.since), ThreadState::Unknown);

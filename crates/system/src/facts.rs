@@ -6,6 +6,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
+use xweave_bytes::read_le;
 use xweave_wire::message::{Disk, DomainInfo, ModuleInfo, Processor, XenDomain};
 
 use crate::{clock, kvm, settings_snapshot};
@@ -46,7 +47,7 @@ pub fn read_facts() -> DomainInfo {
 
 /// Kind of this domain of Xen; `None` if it does not run on Xen.
 fn xen_domain(hypervisor: &str, kind: &str) -> Option<XenDomain> {
-    XenDomain::ALL.into_iter().find(|of| hypervisor == "xen" && of.name() == kind)
+    kind.parse().ok().filter(|_| hypervisor == "xen")
 }
 
 /// This process, and its parent if that is the same program: a recording on this machine, or the listening agent.
@@ -127,10 +128,7 @@ fn privileged(status: &str) -> bool {
 
 /// The description of the note of type 3 (`NT_GNU_BUILD_ID`) and name "GNU", in hex.
 fn build_id(mut notes: &[u8]) -> Option<String> {
-    let word = |bytes: &[u8], at: usize| -> Option<usize> {
-        let word = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
-        usize::try_from(word).ok()
-    };
+    let word = |bytes: &[u8], at: usize| usize::try_from(read_le::<u32>(bytes, at)?).ok();
     loop {
         let (name_size, size, kind) = (word(notes, 0)?, word(notes, 4)?, word(notes, 8)?);
         let name_end = 12 + name_size.next_multiple_of(4);

@@ -6,6 +6,8 @@ use std::{
     io::{self, Read, Write},
 };
 
+use xweave_bytes::read_le;
+
 /// The kernel's device for it: drivers/xen/xenbus/xenbus_dev_frontend.c, Linux 6.1 to 6.12.
 const DEVICE: &str = "/dev/xen/xenbus";
 
@@ -94,7 +96,7 @@ impl Store {
         self.0.write_all(&encode_request(kind, path, value))?;
         let mut header = [0; 16];
         self.0.read_exact(&mut header)?;
-        let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().unwrap_or_default());
+        let word = |at: usize| read_le::<u32>(&header, at).unwrap_or(0);
         let length = usize::try_from(word(12)).unwrap_or(usize::MAX);
         if length > LONGEST {
             return Err(Error::Answer);

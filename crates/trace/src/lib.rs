@@ -58,6 +58,7 @@ mod segments;
 pub mod site;
 mod table;
 mod thrift;
+mod time_span;
 mod words;
 pub mod writer;
 pub mod xen;
@@ -74,6 +75,7 @@ pub use parts::{Part, Parts};
 pub use reader::{Trace, XENTRACE};
 pub use row::Row;
 pub use site::Site;
+pub use time_span::TimeSpan;
 pub use writer::Writer;
 pub use xweave_wire::{
     message::{Disk, DropReason, Processor, Symbol},

@@ -15,6 +15,7 @@ use parquet::{
     errors::ParquetError,
     schema::types::{ColumnDescPtr, ColumnDescriptor, Type},
 };
+use xweave_bytes::read_le;
 
 /// The words of a column as far as it has been read.
 #[derive(Clone, Default)]
@@ -97,7 +98,7 @@ fn levels(page: &Bytes, encoding: Encoding) -> Result<usize, ParquetError> {
             "levels of texts are encoded by way {encoding}: RLE is read"
         )));
     }
-    let length = page.first_chunk().map(|length| u32::from_le_bytes(*length) as usize).ok_or_else(short)?;
+    let length = read_le::<u32>(page, 0).map(|length| length as usize).ok_or_else(short)?;
     length.checked_add(4).filter(|levels| *levels <= page.len()).ok_or_else(short)
 }
 

@@ -7,7 +7,8 @@ use xweave_model::{
 use crate::requests::Dimension;
 
 /// What kept requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// The vCPU was halted, and its thread had to be woken.
     VcpuHalted,
@@ -66,34 +67,7 @@ pub enum Kind {
 impl Kind {
     /// Returns the name in documents.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::VcpuHalted => "vcpu_halted",
-            Self::VcpuPreempted => "vcpu_preempted",
-            Self::VcpuThrottled => "vcpu_throttled",
-            Self::VcpuExits => "vcpu_exits",
-            Self::BackendLate => "backend_late",
-            Self::InterruptLate => "interrupt_late",
-            Self::SocketQueue => "socket_queue",
-            Self::BatchArrival => "batch_arrival",
-            Self::RunQueue => "run_queue",
-            Self::OwnThreads => "own_threads",
-            Self::CpuWaking => "cpu_waking",
-            Self::CpuFrequency => "cpu_frequency",
-            Self::Throttled => "throttled",
-            Self::Futex => "futex",
-            Self::KernelLock => "kernel_lock",
-            Self::Stopped => "stopped",
-            Self::SwapIn => "swap_in",
-            Self::PageFault => "page_fault",
-            Self::Disk => "disk",
-            Self::Qdisc => "qdisc",
-            Self::Retransmit => "retransmit",
-            Self::Network => "network",
-            Self::Interrupts => "interrupts",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 
@@ -327,6 +301,13 @@ mod tests {
     use xweave_model::Stretch;
 
     use super::*;
+
+    #[test]
+    fn kinds_have_their_names_of_documents() {
+        let kinds = [Kind::VcpuHalted, Kind::BackendLate, Kind::OwnThreads, Kind::SwapIn, Kind::Qdisc];
+        let names = ["vcpu_halted", "backend_late", "own_threads", "swap_in", "qdisc"];
+        assert_eq!(kinds.map(Kind::name), names);
+    }
 
     #[test]
     fn programs_are_told_by_what_they_are_and_not_by_what_they_are_called() {

@@ -22,7 +22,8 @@ const POLL: u64 = 200_000;
 const NOTHING: u64 = 1000;
 
 /// A setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum What {
     /// On which CPUs KVM's timer threads (`kvm-pit`) run.
     KvmPit,
@@ -43,15 +44,7 @@ pub enum What {
 impl What {
     /// Returns the name in documents.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::KvmPit => "kvm_pit",
-            Self::Interrupts => "interrupts",
-            Self::HaltPolling => "halt_polling",
-            Self::Governor => "governor",
-            Self::Queues => "queues",
-            Self::Swappiness => "swappiness",
-            Self::Ksm => "ksm",
-        }
+        self.into()
     }
 }
 

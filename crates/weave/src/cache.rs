@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use xweave_bytes::split_le;
 use xweave_guard::private::{self, Dir};
 
 use crate::error::Error;
@@ -77,8 +78,8 @@ impl Entry {
         if Sha256::digest(content)[..] != *hash {
             return None;
         }
-        let (length, rest) = content.split_first_chunk()?;
-        let (log, object) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let (length, rest) = split_le::<u64>(content)?;
+        let (log, object) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         Some(Self { object: object.to_vec(), log: std::str::from_utf8(log).ok()?.to_owned() })
     }
 }

@@ -165,7 +165,8 @@ pub fn needs_code(aspects: &Aspects, peers: &[Peer], domain: &Peer) -> bool {
 }
 
 /// What a domain is to the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Role {
     /// Runs virtual machines, or stands alone.
     Host,
@@ -181,10 +182,7 @@ impl Role {
 
     /// The word after `@` that stands for all domains of this role, if no domain has it as its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Guest => "guest",
-        }
+        self.into()
     }
 }
 
@@ -294,7 +292,8 @@ pub struct SiteInfo {
 }
 
 /// What is done at a site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Action {
     /// A flow begins.
     Start,
@@ -321,18 +320,7 @@ pub enum Action {
 impl Action {
     /// The word for it in traces.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Move => "move",
-            Self::Copy => "copy",
-            Self::Quit => "quit",
-            Self::Split => "split",
-            Self::Merge => "merge",
-            Self::Xin => "xin",
-            Self::Xout => "xout",
-            Self::Action => "action",
-            Self::Advice => "advice",
-        }
+        self.into()
     }
 }
 

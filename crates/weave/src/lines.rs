@@ -8,6 +8,7 @@ use object::{
     read::elf::{ElfFile64, FileHeader as _, SectionHeader as _, Sym as _},
 };
 use xweave_aspect::Span;
+use xweave_bytes::read_le;
 
 /// More lines than an aspect has. BTF has 22 bits for a line's number.
 const LINES: u32 = 1 << 18;
@@ -100,10 +101,7 @@ fn is_called(strings: &[u8], at: u32, name: impl AsRef<[u8]>) -> bool {
 /// Goes through the lines of a section: the offset of the instruction, the line's number, and the column. Nothing if
 /// there are more sections, or lines of this one, than an object of ours has.
 fn each(types: &[u8], lines: &[u8], section: &[u8], take: &mut dyn FnMut(u32, u32, u32)) -> Option<()> {
-    let word = |bytes: &[u8], at: usize| {
-        let bytes = bytes.get(at..at.checked_add(4)?)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
-    };
+    let word = read_le::<u32>;
     let offset = |bytes: &[u8], at: usize| word(bytes, at).and_then(|value| usize::try_from(value).ok());
     // struct btf_header: where the strings are; struct btf_ext_header: where the lines are.
     let strings = types.get(offset(types, 4)?.checked_add(offset(types, 16)?)?..)?;

@@ -13,6 +13,7 @@
 //! An event has no more bytes than its kind needs, and no name of the thread: those are told once, by events of
 //! their own. All integers are little-endian (the machine's own: x86-64).
 
+use xweave_bytes::read_le;
 pub use xweave_event::{Context, HEADER, Kind, Quota};
 use xweave_event::{Field, Member};
 
@@ -55,16 +56,15 @@ impl Event {
         let (header, mut rest) = bytes.split_at_checked(HEADER)?;
         let kind = Kind::of(header[14])?;
         kind.size()?;
-        let cpu = u16::from_le_bytes([header[12], header[13]]);
-        let mut event = Self::new(kind, word(header)?, cpu, half(&header[8..])?);
+        let mut event = Self::new(kind, read_le(header, 0)?, read_le(header, 12)?, read_le(header, 8)?);
         event.code = i32::from(header[15].cast_signed());
         for &Field { member, size, .. } in kind.fields() {
             let (of, behind) = rest.split_at_checked(size)?;
             rest = behind;
             let number = match size {
                 0 => continue,
-                4 => half(of)?.into(),
-                8 => word(of)?,
+                4 => read_le::<u32>(of, 0)?.into(),
+                8 => read_le(of, 0)?,
                 _ => {
                     event.name = of.try_into().ok()?;
                     continue;
@@ -135,14 +135,6 @@ impl Event {
 /// Whether a kind's code lies behind the header.
 fn has_long_code(kind: Kind) -> bool {
     kind.fields().iter().any(|field| field.member == Member::Code && field.size > 0)
-}
-
-fn word(bytes: &[u8]) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?))
 }
 
 /// Splits a batch of events that were written one after the other (an agent's [`Events`] message).

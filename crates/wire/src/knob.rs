@@ -18,6 +18,8 @@ pub const VALUE: usize = 64;
 /// A setting that can be changed while the kernel runs, and changes how long requests take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::EnumString, strum::IntoStaticStr, strum::VariantArray, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum Knob {
     /// `/sys/module/kvm/parameters/halt_poll_ns`.
     HaltPollNs,
@@ -57,34 +59,19 @@ pub struct BadValue(String);
 
 impl Knob {
     /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::HaltPollNs,
-        Self::PinVcpus,
-        Self::PinVhost,
-        Self::BusyPoll,
-        Self::BusyRead,
-        Self::IdleGovernor,
-        Self::GuestHaltPollNs,
-        Self::IdlePoll,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Names of all knobs, in the same order.
+    pub const NAMES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
 
     /// What it is called.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::HaltPollNs => "halt_poll_ns",
-            Self::PinVcpus => "pin_vcpus",
-            Self::PinVhost => "pin_vhost",
-            Self::BusyPoll => "busy_poll",
-            Self::BusyRead => "busy_read",
-            Self::IdleGovernor => "idle_governor",
-            Self::GuestHaltPollNs => "guest_halt_poll_ns",
-            Self::IdlePoll => "idle_poll",
-        }
+        self.into()
     }
 
     /// The one of that name.
     pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|knob| knob.name() == name)
+        name.parse().ok()
     }
 
     /// Whether it is a virtual machine's, set in its host.
@@ -242,7 +229,7 @@ mod tests {
     #[test]
     fn a_knob_is_found_by_its_name_and_takes_values_of_its_form_only() {
         for knob in Knob::ALL {
-            assert_eq!(Knob::of(knob.name()), Some(knob));
+            assert_eq!(Knob::of(knob.name()), Some(*knob));
         }
         assert_eq!(Knob::of("/sys/module/kvm/parameters/halt_poll_ns"), None);
         for (knob, text, value) in [

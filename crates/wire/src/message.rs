@@ -1,6 +1,7 @@
 //! What a controller and an agent may say.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use crate::{
     bounded,
@@ -222,7 +223,8 @@ pub struct DomainInfo {
 }
 
 /// How Xen runs a domain: /sys/hypervisor/guest_type, Documentation/ABI/stable/sysfs-hypervisor-xen of Linux 6.12.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum XenDomain {
     /// Paravirtual: it reads the machine's own TSC, or Xen emulates each reading.
     Pv,
@@ -233,16 +235,9 @@ pub enum XenDomain {
 }
 
 impl XenDomain {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pv, Self::Pvh, Self::Hvm];
-
     /// As its kernel calls it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Pv => "PV",
-            Self::Pvh => "PVH",
-            Self::Hvm => "HVM",
-        }
+        self.into()
     }
 }
 

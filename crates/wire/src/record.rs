@@ -16,6 +16,8 @@
 //!
 //! All integers are little-endian (the machine's own: x86-64).
 
+use xweave_bytes::{each_le, read_le};
+
 /// Bytes of a record before its values.
 pub const HEADER: usize = 48;
 
@@ -25,6 +27,8 @@ pub const MAX_VALUES: usize = 7;
 /// What the record says about its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[derive(strum::EnumString, strum::FromRepr, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Advice ran and stored data.
     Hop = 0,
@@ -53,40 +57,17 @@ pub enum Kind {
 impl Kind {
     /// The kind of a byte in a record; none for a byte that no prelude writes.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            0 => Self::Hop,
-            1 => Self::Start,
-            2 => Self::Move,
-            3 => Self::Copy,
-            4 => Self::Quit,
-            5 => Self::Xin,
-            6 => Self::Xout,
-            7 => Self::Split,
-            8 => Self::Merge,
-            9 => Self::Frame,
-            _ => return None,
-        })
+        Self::from_repr(byte)
     }
 
     /// The word for it in the trace (`kind` column).
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Hop => "hop",
-            Self::Start => "start",
-            Self::Move => "move",
-            Self::Copy => "copy",
-            Self::Quit => "quit",
-            Self::Xin => "xin",
-            Self::Xout => "xout",
-            Self::Split => "split",
-            Self::Merge => "merge",
-            Self::Frame => "frame",
-        }
+        self.into()
     }
 
     /// The reverse of [`Kind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
-        (0..=9).filter_map(Self::from_byte).find(|kind| kind.name() == name)
+        name.parse().ok()
     }
 }
 
@@ -141,22 +122,20 @@ pub fn maker(flow: u64) -> u8 {
 impl Record {
     /// Decodes one record that fills `bytes` exactly; none if the bytes are not a record.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let n = usize::from(*bytes.get(31)?);
         if n > MAX_VALUES || bytes.len() != HEADER + 8 * n {
             return None;
         }
         Some(Self {
-            time_ns: word(0)?,
-            flow: word(8)?,
-            site: half(16)?,
-            pid: half(20)?,
-            tid: half(24)?,
-            cpu: u16::from_le_bytes([bytes[28], bytes[29]]),
+            time_ns: read_le(bytes, 0)?,
+            flow: read_le(bytes, 8)?,
+            site: read_le(bytes, 16)?,
+            pid: read_le(bytes, 20)?,
+            tid: read_le(bytes, 24)?,
+            cpu: read_le(bytes, 28)?,
             kind: Kind::from_byte(bytes[30])?,
             comm: bytes[32..48].try_into().ok()?,
-            values: (0..n).map_while(|i| word(HEADER + 8 * i)).collect(),
+            values: each_le(bytes.get(HEADER..)?).collect(),
         })
     }
 

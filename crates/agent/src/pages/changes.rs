@@ -10,6 +10,7 @@ use std::{
 };
 
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use xweave_bytes::read_le;
 
 use super::walk::Inode;
 use crate::libbpf_log::Log;
@@ -129,7 +130,7 @@ impl Changes {
     fn counted(&self) -> Result<Counted, libbpf_rs::Error> {
         let count = |name: &str| {
             let count = self.map(name)?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-            Ok::<u64, libbpf_rs::Error>(count.first_chunk().map_or(0, |count| u64::from_ne_bytes(*count)))
+            Ok::<u64, libbpf_rs::Error>(read_le(&count, 0).unwrap_or(0))
         };
         let misses = |of: libbpf_rs::Program<'_>| program_info(of.as_fd()).map(|info| info.recursion_misses);
         let missed = self.object.progs().map(misses).sum::<Result<_, _>>()?;
@@ -160,8 +161,8 @@ impl Change {
 /// What the program told of a file.
 fn change(told: &[u8]) -> Option<Change> {
     let (head, names) = told.split_first_chunk::<HEAD>()?;
-    let half = |at: usize| head[at..].first_chunk().map_or(0, |half| u32::from_ne_bytes(*half));
-    let number = u64::from_ne_bytes(*head.first_chunk()?);
+    let half = |at: usize| read_le::<u32>(head, at).unwrap_or(0);
+    let number = read_le(head, 0)?;
     let device = libc::makedev(half(8) >> 20, half(8) & 0xf_ffff);
     let bytes = usize::try_from(half(16)).unwrap_or(usize::MAX);
     let path = names.get(..bytes).filter(|names| !names.is_empty()).map(path);

@@ -8,6 +8,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
+use xweave_bytes::read_le;
 use xweave_wire::pages::{PAGE, Run};
 
 /// Bytes of a page, as [`PAGE`].
@@ -96,8 +97,7 @@ impl<'f> Contents<'f> {
         // What is behind a file's end is zeros in its last page.
         self.page[bytes..].fill(0);
         let hash = Sha256::digest(&self.page);
-        let (first, _) = hash.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
-        u64::from_le_bytes(*first).max(1)
+        read_le(&hash, 0).unwrap_or(0).max(1)
     }
 
     fn read(&mut self, at: u64) -> io::Result<usize> {

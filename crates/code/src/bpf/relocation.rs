@@ -10,6 +10,7 @@ use std::fmt;
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSection as _, SectionIndex};
+use xweave_bytes::read_le;
 
 use super::ObjectError;
 use super::elf::Functions;
@@ -376,9 +377,7 @@ fn path_text(steps: &[Step]) -> String {
 /// The relocations of `.BTF.ext`: the offset of a section's name, and the offset of the instruction, the type, the offset
 /// of the path, and the kind.
 fn read_records(ext: &[u8]) -> Option<Vec<(u32, [u32; 4])>> {
-    let word = |bytes: &[u8], at: usize| {
-        bytes.get(at..at.checked_add(4)?).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
-    };
+    let word = read_le::<u32>;
     let size = |bytes: &[u8], at: usize| word(bytes, at).and_then(|size| usize::try_from(size).ok());
     // struct btf_ext_header: its length is at 4, the relocations' offset behind it at 24, their length at 28.
     let header = size(ext, 4)?;

@@ -231,7 +231,7 @@ impl Debug {
 
     /// How many places of variables are not told, by reason.
     pub fn skipped(&self) -> impl Iterator<Item = (Reason, u64)> {
-        Reason::ALL.into_iter().zip(self.skipped)
+        Reason::ALL.iter().copied().zip(self.skipped)
     }
 
     /// The first of the units that were left out.

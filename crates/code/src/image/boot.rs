@@ -1,6 +1,8 @@
 //! What a boot loader loads: an x86 kernel in the bzImage format, with the kernel proper compressed
 //! in it. Its setup header tells where (Documentation/arch/x86/boot.rst).
 
+use xweave_bytes::read_le;
+
 use super::bytes::Bytes;
 use super::elf::malformed;
 use super::unpack::Packing;
@@ -17,9 +19,8 @@ pub(super) fn is_kernel(bytes: &[u8]) -> bool {
 /// The kernel proper, an ELF file without symbols.
 pub(super) fn unpack(what: &str, file: &Bytes) -> Result<Bytes, Error> {
     let wrong = |reason: &str| malformed(what, "its setup header", reason);
-    let field = |at: usize| file.get(at..).and_then(<[u8]>::first_chunk).map(|at| u32::from_le_bytes(*at));
-    let version = file.get(0x206..).and_then(<[u8]>::first_chunk).map(|at| u16::from_le_bytes(*at));
-    if version.is_none_or(|version| version < WITH_PAYLOAD) {
+    let field = |at: usize| read_le::<u32>(file, at);
+    if read_le(file, 0x206).is_none_or(|version: u16| version < WITH_PAYLOAD) {
         return Err(wrong("is older than boot protocol 2.08, and does not tell where the kernel is"));
     }
     // For compatibility, none means four.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use object::LittleEndian;
 use object::elf::{self, CompressionHeader64};
+use xweave_bytes::split_be;
 
 use super::bytes::Bytes;
 use super::relocation::{self, ENDIAN};
@@ -50,9 +51,9 @@ impl Unlinked {
     fn packed(&self) -> Option<Option<(Packing, u64, &[u8])>> {
         // Before ELF knew of it, with a header of GNU's own.
         if let Some((size, data)) =
-            self.bytes.strip_prefix(b"ZLIB").filter(|_| !self.compressed).and_then(<[u8]>::split_first_chunk)
+            self.bytes.strip_prefix(b"ZLIB").filter(|_| !self.compressed).and_then(split_be)
         {
-            return Some(Some((Packing::Zlib, u64::from_be_bytes(*size), data)));
+            return Some(Some((Packing::Zlib, size, data)));
         }
         if !self.compressed {
             return None;

@@ -16,6 +16,8 @@
 //!   is written as `-1 - d`.
 //! - `relative_base`: an address, 64 bits. A kernel without it has each distance from where that lies.
 
+use xweave_bytes::{each_le, read_le};
+
 use super::Section;
 use super::symbols::{Entry, section_at};
 
@@ -70,10 +72,6 @@ fn find(data: &[u8], address: u64, is_code: &dyn Fn(u64) -> bool) -> Option<Vec<
     None
 }
 
-fn word(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
-}
-
 /// What names are made of.
 struct Tokens<'a> {
     texts: Vec<&'a [u8]>,
@@ -94,13 +92,7 @@ impl<'a> Tokens<'a> {
         }
         let index_start = end.checked_next_multiple_of(align)?;
         let index_end = index_start + 2 * TOKENS;
-        let index: Vec<usize> = data
-            .get(index_start..index_end)?
-            .as_chunks()
-            .0
-            .iter()
-            .map(|at| u16::from_le_bytes(*at).into())
-            .collect();
+        let index: Vec<usize> = each_le::<u16>(data.get(index_start..index_end)?).map(usize::from).collect();
         let start = digits.checked_sub(*index.get(usize::from(b'0'))?)?;
         let mut next = 0;
         let mut texts = Vec::with_capacity(TOKENS);
@@ -132,13 +124,14 @@ impl<'a> Names<'a> {
         let places = (first / align..tokens.start / align).rev().map(|at| at * align);
         for start in places {
             *steps = steps.checked_sub(1)?;
-            let Some(count) = word(data, start).and_then(|count| usize::try_from(count).ok()) else {
+            let Some(count) = read_le::<u32>(data, start).and_then(|count| usize::try_from(count).ok())
+            else {
                 continue;
             };
             // Each name is two bytes at least; and the number, of four bytes, is followed by padding.
             let fits = count > 0 && count <= (tokens.start - start) / 2;
             if fits
-                && (align == 4 || word(data, start + 4) == Some(0))
+                && (align == 4 || read_le(data, start + 4) == Some(0_u32))
                 && let Some(names) = read_names(data, start + align, count, tokens, steps)
             {
                 return Some(Self { start, names });
@@ -176,7 +169,7 @@ fn read_names<'a>(
         at += length;
     }
     let at = at.checked_next_multiple_of(tokens.align)?;
-    let agree = markers.iter().enumerate().all(|(nth, marker)| word(data, at + 4 * nth) == Some(*marker));
+    let agree = markers.iter().enumerate().all(|(nth, marker)| read_le(data, at + 4 * nth) == Some(*marker));
     agree.then_some(names)
 }
 
@@ -225,12 +218,11 @@ fn entries(
 }
 
 fn offsets(data: &[u8], at: usize, count: usize) -> Option<impl Iterator<Item = i32> + Clone> {
-    let offsets = data.get(at..at.checked_add(count.checked_mul(4)?)?)?.as_chunks().0;
-    Some(offsets.iter().map(|offset| i32::from_le_bytes(*offset)))
+    Some(each_le(data.get(at..at.checked_add(count.checked_mul(4)?)?)?))
 }
 
 fn based_addresses(data: &[u8], at: usize, base: usize, count: usize) -> Option<Vec<u64>> {
-    let base = u64::from_le_bytes(*data.get(base..)?.first_chunk()?);
+    let base: u64 = read_le(data, base)?;
     let offsets = offsets(data, at, count)?;
     // No kernel is so large that a plain distance would be negative.
     let percpu_at_zero = offsets.clone().any(|offset| offset < 0);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use object::SymbolIndex;
 use object::elf;
 use object::read::elf::{Rela, Sym};
+use xweave_bytes::split_le;
 
 use super::Image;
 use super::elf::{Elf, Symbols};
@@ -78,9 +79,9 @@ fn slots(elf: &Elf, dynamic: &Symbols, image: &Image) -> Result<BTreeMap<u64, St
 fn jump_through(address: u64, code: &[u8]) -> Option<u64> {
     let mut rest = code.strip_prefix(b"\xf3\x0f\x1e\xfa").unwrap_or(code);
     rest = rest.strip_prefix(b"\xf2").unwrap_or(rest);
-    let (distance, after) = rest.strip_prefix(b"\xff\x25")?.split_first_chunk()?;
+    let (distance, after) = split_le::<i32>(rest.strip_prefix(b"\xff\x25")?)?;
     let next = address.checked_add(u64::try_from(code.len() - after.len()).ok()?)?;
-    next.checked_add_signed(i32::from_le_bytes(*distance).into())
+    next.checked_add_signed(distance.into())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use object::LittleEndian;
 use object::elf::{self, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
+use xweave_bytes::read_le;
 
 use super::bytes::Bytes;
 use super::elf::{Header, build_id, malformed};
@@ -176,7 +177,7 @@ impl Rest<'_> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.as_ref().try_into().ok()?))
+        read_le(&self.take(8)?, 0)
     }
 
     fn field(&mut self) -> Option<Bytes> {

@@ -3,6 +3,8 @@
 
 use std::io::{self, Read};
 
+use xweave_bytes::split_le;
+
 use crate::Error;
 
 /// No honest input becomes so many times larger, except if it is tiny.
@@ -18,7 +20,8 @@ const DICTIONARY_KIB: u32 = 256 << 10;
 const LZ4_BLOCK: usize = 8 << 20;
 
 /// A kind of compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Packing {
     Gzip,
     Zlib,
@@ -47,16 +50,7 @@ impl Packing {
 
     /// As people call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zlib => "zlib",
-            Self::Xz => "xz",
-            Self::Lzma => "lzma",
-            Self::Bzip2 => "bzip2",
-            Self::Lz4 => "lz4",
-            Self::Lzo => "lzo",
-            Self::Zstd => "zstd",
-        }
+        self.into()
     }
 
     /// What the bytes are unpacked. What follows the compressed data is not looked at: a kernel has
@@ -128,12 +122,12 @@ fn unpack_lz4(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     let mut block = vec![0; LZ4_BLOCK];
     let mut rest = bytes.get(4..).unwrap_or_default();
-    while let Some((size, after)) = rest.split_first_chunk() {
+    while let Some((size, after)) = split_le::<u32>(rest) {
         // A kernel's own size is what is left at its end.
         if after.is_empty() {
             break;
         }
-        let packed = usize::try_from(u32::from_le_bytes(*size)).ok().and_then(|size| after.get(..size));
+        let packed = usize::try_from(size).ok().and_then(|size| after.get(..size));
         let packed = packed.ok_or(io::ErrorKind::UnexpectedEof)?;
         let size = lz4_flex::block::decompress_into(packed, &mut block).map_err(io::Error::other)?;
         if unpacked.len() + size > limit {

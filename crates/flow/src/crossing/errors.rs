@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xweave_trace::{Clock, ClockBreak, Trace};
+use xweave_trace::{Clock, ClockBreak, TimeSpan, Trace};
 
 use super::Event;
 
@@ -15,21 +15,23 @@ struct DomainError {
     stated: u64,
     /// The first and the last time of each break, in order; none overlaps another. A guest can make its clock jump as
     /// often as it is read: they are not looked through for each event.
-    breaks: Vec<(i64, i64)>,
+    breaks: Vec<TimeSpan>,
 }
 
 impl DomainError {
     fn of(clock: &Clock) -> Self {
-        let range =
-            |jump: &ClockBreak| (jump.after_ns.unwrap_or(i64::MIN), jump.before_ns.unwrap_or(i64::MAX));
-        let mut breaks: Vec<(i64, i64)> = clock.breaks.iter().map(range).filter(|(a, b)| a <= b).collect();
+        let span = |jump: &ClockBreak| TimeSpan {
+            from: jump.after_ns.unwrap_or(i64::MIN),
+            to: jump.before_ns.unwrap_or(i64::MAX),
+        };
+        let mut breaks: Vec<_> = clock.breaks.iter().map(span).filter(|span| span.from <= span.to).collect();
         breaks.sort_unstable();
         breaks.dedup_by(|next, last| {
-            let joined = next.0 <= last.1;
-            if joined {
-                last.1 = last.1.max(next.1);
+            let touching = next.from <= last.to;
+            if touching {
+                *last = last.joined(*next);
             }
-            joined
+            touching
         });
         Self { stated: clock.error_ns, breaks }
     }
@@ -37,8 +39,8 @@ impl DomainError {
     /// How far from the truth what is recorded at a time of the time line may be, in nanoseconds; `u64::MAX` if that
     /// is not known.
     fn at(&self, time: i64) -> u64 {
-        let next = self.breaks.partition_point(|(from, _)| *from <= time);
-        let within = next.checked_sub(1).is_some_and(|at| time <= self.breaks[at].1);
+        let next = self.breaks.partition_point(|span| span.from <= time);
+        let within = next.checked_sub(1).is_some_and(|at| time <= self.breaks[at].to);
         if within { u64::MAX } else { self.stated }
     }
 }

@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use xweave_trace::TimeSpan;
+
 /// No ring has more slots (virtio 1.2, 2.7).
 pub(super) const LARGEST: i64 = 1 << 15;
 
@@ -34,7 +36,7 @@ struct Point {
     /// Not of 16 bits.
     position: i64,
     /// The last time without records before it that is long enough for the index to have come round.
-    hole: (i64, i64),
+    hole: TimeSpan,
 }
 
 /// A record's place on one side of a ring.
@@ -60,14 +62,14 @@ impl Positions {
     /// Adds a side's next record.
     pub(super) fn add(&mut self, side: usize, time: i64, index: u64) -> Place {
         let Side { points, moves, forgotten } = &mut self.sides[side];
-        let mut point = Point { time, index, position: 0, hole: (i64::MIN, time) };
+        let mut point = Point { time, index, position: 0, hole: TimeSpan { from: i64::MIN, to: time } };
         if let Some(last) = points.back() {
             // What is put back, or tried again, is a step back.
             *moves |= index != last.index;
             let step = index.wrapping_sub(last.index).to_le_bytes();
             point.position = last.position + i64::from(i16::from_le_bytes([step[0], step[1]]));
             let long = time.saturating_sub(last.time) >= HALF_ROUND;
-            point.hole = if long { (last.time, time) } else { last.hole };
+            point.hole = if long { TimeSpan { from: last.time, to: time } } else { last.hole };
         }
         points.push_back(point);
         Place { side, nth: *forgotten + points.len() - 1 }
@@ -101,8 +103,8 @@ impl Positions {
         let after = offs.partition_point(|point| point.time < earliest);
         let came = before.map_or(0, |at| puts[at].position - put.position);
         let went = offs.get(after).map_or(0, |point| off.position - point.position);
-        let (from, to) = (off.hole.0.max(put.time), off.hole.1.min(off.time));
-        let unseen = lossy && to.saturating_sub(from) >= HALF_ROUND;
+        let hole = off.hole.clipped(TimeSpan { from: put.time, to: off.time });
+        let unseen = lossy && hole.duration_ns() >= HALF_ROUND.unsigned_abs();
         came <= LARGEST && went <= LARGEST && !unseen
     }
 

@@ -1,7 +1,7 @@
 //! Places in a few signs, and flows as values, for what tests compare.
 
 use xweave_flow::{
-    FlowDocument, FlowKind, FlowPlace, Flows, Segment, SiteCounts, Summary, WayPlace,
+    FlowKind, FlowPlace, Flows, NamedFlow, Segment, SiteCounts, Summary, WayPlace,
     flow_place::{Carrier, KnownStation, Station},
     legs::{ExchangeSide, WayPoint},
 };
@@ -69,7 +69,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub fn new(flows: &Flows) -> Self {
-        let text = |of: FlowDocument<'_>| {
+        let text = |of: NamedFlow<'_>| {
             let flow = of.flow();
             let what = (flow.id, &flow.name, of.kind(), flow.frame, flow.key, &flow.parents, &flow.locals);
             let how = (flow.start_ns, flow.end_ns, flow.incomplete, &flow.dropped, flow.drops, flow.lost);
@@ -81,7 +81,7 @@ impl Snapshot {
             kinds: flows.kinds().to_vec(),
             segments: flows.segments().to_vec(),
             sites: flows.sites().to_vec(),
-            flows: flows.documents().map(text).collect(),
+            flows: flows.named().map(text).collect(),
         }
     }
 }

@@ -142,6 +142,7 @@ fn steps_in_the_same_place_are_one_and_the_places_of_a_flow_are_all_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&trace(dir.path(), 3));
     assert_eq!(flows.summary().complete, 3);
+    assert_eq!(flows.places()[3].stay.place.kind(), "vhost_and_tap");
     let places: Vec<(&str, String, i64)> = flows
         .places()
         .iter()

@@ -1,5 +1,7 @@
 //! Requests, as they are sent: one packet each, of which nothing is believed.
 
+use xweave_bytes::split_le;
+
 /// Longest packet, in bytes.
 pub(super) const LONGEST: usize = 4096;
 /// Most folders below a root.
@@ -30,7 +32,8 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 /// What is asked of the broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
+#[repr(u8)]
 pub(super) enum Operation {
     OpenFolder,
     /// The root itself, also through a link.
@@ -53,22 +56,6 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 13] = [
-        Self::OpenFolder,
-        Self::OpenNamed,
-        Self::OpenFile,
-        Self::LookAt,
-        Self::LookThrough,
-        Self::Look,
-        Self::MakeFolder,
-        Self::CreateFile,
-        Self::Rename,
-        Self::Unlink,
-        Self::Claim,
-        Self::OpenOther,
-        Self::FindFolder,
-    ];
-
     /// Number of names in the place that it takes.
     fn names(self) -> usize {
         match self {
@@ -90,8 +77,7 @@ pub(super) struct Request {
 impl Request {
     /// The packet: operation, root, and each name with its length; none if it would be no valid one.
     pub(super) fn encode(&self) -> Option<Vec<u8>> {
-        let operation = Operation::ALL.iter().position(|one| *one == self.operation)?;
-        let mut packet = vec![u8::try_from(operation).ok()?];
+        let mut packet = vec![self.operation as u8];
         packet.extend(self.place.root.to_le_bytes());
         for name in self.place.folders.iter().chain(&self.names) {
             packet.push(u8::try_from(name.len()).ok()?);
@@ -102,9 +88,9 @@ impl Request {
 
     /// Reads a packet; none if anything about it is wrong.
     pub(super) fn decode(packet: &[u8]) -> Option<Self> {
-        let (head, mut rest) = packet.split_at_checked(3)?;
-        let operation = *Operation::ALL.get(usize::from(head[0]))?;
-        let root = u16::from_le_bytes([head[1], head[2]]);
+        let (operation, rest) = packet.split_first()?;
+        let operation = Operation::from_repr(*operation)?;
+        let (root, mut rest) = split_le(rest)?;
         let mut names = Vec::new();
         while let Some((&len, after)) = rest.split_first() {
             let (name, after) = after.split_at_checked(usize::from(len))?;
@@ -132,7 +118,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_written() {
-        for operation in Operation::ALL {
+        for operation in (0..=u8::MAX).map_while(Operation::from_repr) {
             let names = ["a", ".b.tmp-7"];
             let request = request(operation, &["events", "ä"], &names[..operation.names()]);
             assert_eq!(Request::decode(&request.encode().unwrap()), Some(request));

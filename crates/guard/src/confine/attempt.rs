@@ -17,7 +17,8 @@ use super::{Confinement, Error, Job, Layers, Limits, User, job::Failed, run_all}
 use crate::broker;
 
 /// What a confined process is started for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Role {
     /// It reads what it is given open: what a domain sent.
     Reader,
@@ -33,16 +34,12 @@ impl Role {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Reader => "reader",
-            Self::Compiler => "compiler",
-            Self::Command => "command",
-        }
+        self.into()
     }
 
     /// The role of that name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.name() == name)
+        name.parse().ok()
     }
 }
 

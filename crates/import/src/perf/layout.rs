@@ -1,5 +1,7 @@
 //! Where the parts of a sample are: perf_event_open(2), `PERF_RECORD_SAMPLE` and `sample_type`.
 
+use xweave_bytes::read_le;
+
 /// What a sample holds, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -90,15 +92,15 @@ impl Layout {
             at = if read & GROUP == 0 {
                 at + each + times
             } else {
-                let values = usize::try_from(word(body, at)?).ok()?;
+                let values = usize::try_from(read_le::<u64>(body, at)?).ok()?;
                 at.checked_add(8 + times)?.checked_add(values.checked_mul(each)?)?
             };
         }
         if self.callchain {
-            let calls = usize::try_from(word(body, at)?).ok()?;
+            let calls = usize::try_from(read_le::<u64>(body, at)?).ok()?;
             at = at.checked_add(8)?.checked_add(calls.checked_mul(8)?)?;
         }
-        let len = half(body, at)? as usize;
+        let len = read_le::<u32>(body, at)? as usize;
         let (from, to) = (at + 4, at + 4 + len);
         (to <= body.len()).then_some((from, to))
     }
@@ -106,22 +108,10 @@ impl Layout {
     /// The time and the processor of a record that is no sample.
     pub(crate) fn trailer(&self, body: &[u8]) -> (u64, u32) {
         let Some(begin) = body.len().checked_sub(self.trailer) else { return (0, 0) };
-        let time = self.trailer_time.and_then(|at| word(body, begin + at));
-        let cpu = self.trailer_cpu.and_then(|at| half(body, begin + at));
+        let time = self.trailer_time.and_then(|at| read_le(body, begin + at));
+        let cpu = self.trailer_cpu.and_then(|at| read_le(body, begin + at));
         (time.unwrap_or(0), cpu.unwrap_or(0))
     }
-}
-
-/// The 64 bits there.
-#[inline]
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-}
-
-/// The 32 bits there.
-#[inline]
-pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
 #[cfg(test)]

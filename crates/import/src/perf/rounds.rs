@@ -3,11 +3,12 @@
 
 use rustc_hash::FxHashMap;
 use ruzstd::decoding::{FrameDecoder, errors::FrameDecoderError};
+use xweave_bytes::read_le;
 use xweave_trace::{Event, event::Kind};
 
 use super::{
     Perf, kind,
-    layout::{Layout, half, word},
+    layout::Layout,
     tape::{Tape, header},
 };
 use crate::{dat::RATIO, error::Error, input::Input, kernel::Kernel, merge::Early, sink::Sink};
@@ -136,8 +137,8 @@ impl<S: Sink> Rounds<'_, S> {
     fn take(&mut self, kind: u32, at: u64, body: &[u8]) -> Result<(), Error> {
         match kind {
             kind::SAMPLE => {
-                let time = self.layout.time.and_then(|at| word(body, at));
-                let cpu = self.layout.cpu.and_then(|at| half(body, at)).unwrap_or(0);
+                let time = self.layout.time.and_then(|at| read_le(body, at));
+                let cpu = self.layout.cpu.and_then(|at| read_le(body, at)).unwrap_or(0);
                 match (time, self.layout.content(body)) {
                     (Some(time), Some((from, to))) => self.wait(kind, time, cpu, &body[from..to]),
                     _ if self.replay.damage.is_empty() => {
@@ -154,10 +155,10 @@ impl<S: Sink> Rounds<'_, S> {
             }
             kind::FORK | kind::EXIT => {
                 let (_, cpu) = self.layout.trailer(body);
-                self.wait(kind, word(body, 16).unwrap_or(0), cpu, body);
+                self.wait(kind, read_le(body, 16).unwrap_or(0), cpu, body);
             }
             kind::LOST => {
-                self.replay.lost = self.replay.lost.saturating_add(word(body, 8).unwrap_or(0));
+                self.replay.lost = self.replay.lost.saturating_add(read_le(body, 8).unwrap_or(0));
                 // The kernel tells of them before the next record for which there is room.
                 let (time, cpu) = self.layout.trailer(body);
                 if time != 0 {
@@ -165,7 +166,7 @@ impl<S: Sink> Rounds<'_, S> {
                 }
             }
             kind::LOST_SAMPLES => {
-                self.replay.lost = self.replay.lost.saturating_add(word(body, 0).unwrap_or(0))
+                self.replay.lost = self.replay.lost.saturating_add(read_le(body, 0).unwrap_or(0))
             }
             // What is packed comes later than where it stands, and rounds do not.
             kind::FINISHED_ROUND if !self.packed => {
@@ -222,7 +223,7 @@ impl<S: Sink> Rounds<'_, S> {
         let content = self.bytes.get(record.at..record.at + record.len as usize).unwrap_or_default();
         // What no clock has counted is damage, and comes last.
         let time = i64::try_from(self.last).unwrap_or(i64::MAX);
-        let number = |at| half(content, at).unwrap_or(0);
+        let number = |at| read_le::<u32>(content, at).unwrap_or(0);
         match record.kind {
             kind::SAMPLE => {
                 self.first.get_or_insert(self.last);
@@ -231,7 +232,7 @@ impl<S: Sink> Rounds<'_, S> {
             }
             kind::LOST => {
                 let since = self.seen.get(&record.cpu).copied().or(self.first).unwrap_or(self.last);
-                let (since, count) = (i64::try_from(since).unwrap_or(i64::MAX), word(content, 8));
+                let (since, count) = (i64::try_from(since).unwrap_or(i64::MAX), read_le(content, 8));
                 self.kernel.lost(time, record.cpu, since, count.unwrap_or(0), self.out)
             }
             kind::COMM => {

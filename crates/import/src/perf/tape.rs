@@ -1,5 +1,7 @@
 //! Records one after the other, from the file or from what is packed in records.
 
+use xweave_bytes::read_le;
+
 use super::kind;
 use crate::{
     error::Error,
@@ -80,6 +82,5 @@ impl<'a> Tape<'a> {
 
 /// The kind and the length of the record that these bytes begin with.
 pub(crate) fn header(bytes: &[u8]) -> Option<(u32, usize)> {
-    let &[a, b, c, d, _, _, low, high] = bytes.first_chunk()?;
-    Some((u32::from_le_bytes([a, b, c, d]), usize::from(u16::from_le_bytes([low, high]))))
+    Some((read_le(bytes, 0)?, usize::from(read_le::<u16>(bytes, 6)?)))
 }

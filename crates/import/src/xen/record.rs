@@ -1,6 +1,7 @@
 //! A record of Xen's trace buffers, and what it says: `xen/include/public/trace.h` of Xen 4.17, and for what its words are
 //! the places in Xen that write them.
 
+use xweave_bytes::{read_le, split_le};
 use xweave_trace::{
     event::State,
     xen::{Exit, Hypercall},
@@ -157,17 +158,17 @@ impl Record {
     /// The record that bytes begin with, and how many it has; none if they are too few. `last` is the TSC of the one
     /// before.
     pub(super) fn parse(bytes: &[u8], last: u64) -> Option<(Self, usize)> {
-        let (header, mut rest) = word(bytes)?;
+        let (header, mut rest) = split_le::<u32>(bytes)?;
         let (len, timed) = ((header >> 28 & 7) as usize, header >> 31 != 0);
         let mut tsc = last;
         if timed {
-            let (low, behind) = word(rest)?;
-            let (high, behind) = word(behind)?;
+            let (low, behind) = split_le::<u32>(rest)?;
+            let (high, behind) = split_le::<u32>(behind)?;
             (tsc, rest) = (u64::from(high) << 32 | u64::from(low), behind);
         }
         let mut words = [0; WORDS];
         for to in &mut words[..len] {
-            (*to, rest) = word(rest)?;
+            (*to, rest) = split_le(rest)?;
         }
         let record = Self { tsc, event: header & 0x0fff_ffff, len, words };
         Some((record, bytes.len() - rest.len()))
@@ -175,7 +176,7 @@ impl Record {
 
     /// Whether it has a time of its own.
     pub(super) fn timed(bytes: &[u8]) -> bool {
-        word(bytes).is_some_and(|(header, _)| header >> 31 != 0)
+        read_le::<u32>(bytes, 0).is_some_and(|header| header >> 31 != 0)
     }
 
     /// What it says.
@@ -272,11 +273,6 @@ impl Record {
         let command = (told && commands).then(|| u8::try_from(first).unwrap_or(254).min(254));
         Hypercall { op, command }
     }
-}
-
-fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk()?;
-    Some((u32::from_le_bytes(*word), rest))
 }
 
 #[cfg(test)]

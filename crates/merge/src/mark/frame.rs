@@ -5,6 +5,7 @@
 //! signal mask. Nobody is needed for it, so the tracer may be killed at any time.
 
 use libc::user_regs_struct;
+use xweave_bytes::read_le;
 
 use super::process::Code;
 
@@ -200,10 +201,9 @@ impl Frame {
 /// the image says that it ends, 6.12 and 6.18 where the thread's does. So it is at both places, where tile data hold
 /// nothing, and where they hold something it is known that the thread's image has them.
 fn image(xstate: &[u8]) -> Option<Vec<u8>> {
-    let word = |at: usize| Some(u64::from_le_bytes(xstate.get(at..at + 8)?.try_into().ok()?));
     // What the machine has, where the kernel tells debuggers (arch/x86/include/asm/user.h, `xstate_fx_sw_bytes`).
-    let features = word(SOFTWARE)?;
-    let present = word(HEADER)?;
+    let features: u64 = read_le(xstate, SOFTWARE)?;
+    let present: u64 = read_le(xstate, HEADER)?;
     if xstate.len() < EXTENDED || features & LEGACY != LEGACY || present & !features != 0 {
         return None;
     }

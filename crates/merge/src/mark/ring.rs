@@ -14,6 +14,7 @@ use std::{
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use xweave_bytes::read_le;
 
 /// The system call that makes one.
 pub(super) const SETUP: &str = "io_uring_setup";
@@ -136,7 +137,7 @@ struct Places {
 impl Places {
     /// Of what the kernel filled in; none if it cannot have been the kernel.
     fn of(params: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_le_bytes(params.get(at..at + 4)?.try_into().ok()?));
+        let word = |at: usize| read_le::<u32>(params, at);
         let cq_entries = word(CQ_ENTRIES)?;
         if word(SQ_ENTRIES)? != ENTRIES
             || cq_entries != 2 * ENTRIES

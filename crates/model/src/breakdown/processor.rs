@@ -56,10 +56,10 @@ impl BackwardWalk<'_> {
         };
         let inside: Vec<_> = vcpu.inside(from, to).collect();
         let mut end = to;
-        for (entered, left) in inside.into_iter().rev() {
-            self.in_host(cpu, vcpu, left, end);
-            self.at_frequencies(cpu, entered, left, object, spent, cause);
-            end = entered;
+        for stay in inside.into_iter().rev() {
+            self.in_host(cpu, vcpu, stay.to, end);
+            self.at_frequencies(cpu, stay.from, stay.to, object, spent, cause);
+            end = stay.from;
         }
         self.in_host(cpu, vcpu, from, end);
     }

@@ -137,7 +137,7 @@ impl<'m> BackwardWalk<'m> {
         if machine.vcpus.which(by).is_some_and(|other| other.domain == cpu.domain) {
             return None;
         }
-        let (entered, _) = vcpu.inside(woken, to).next()?;
+        let entered = vcpu.inside(woken, to).next()?.from;
         let idle = machine.cpu(cpu)?.threads(entered, to).all(|stretch| stretch.tid == 0);
         idle.then_some(Woken { cpu, vcpu, woken, entered })
     }

@@ -83,7 +83,8 @@ pub enum ServiceChange {
 }
 
 /// Classes of changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ChangeKind {
     /// Another amount of data.
     Data,
@@ -118,22 +119,7 @@ pub enum ChangeKind {
 impl ChangeKind {
     /// As documents call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Data => "data",
-            Self::Exits => "exits",
-            Self::Halted => "halted",
-            Self::Interrupts => "interrupts",
-            Self::Lock => "lock",
-            Self::Overlap => "overlap",
-            Self::Peer => "peer",
-            Self::Processor => "processor",
-            Self::Qdisc => "qdisc",
-            Self::Queueing => "queueing",
-            Self::Requests => "requests",
-            Self::RunQueue => "run_queue",
-            Self::Seeking => "seeking",
-            Self::Service => "service",
-        }
+        self.into()
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xweave_aspect::{Diagnostic, Source};
+use xweave_bytes::split_le;
 use xweave_guard::confine::job;
 use xweave_weave::{Draft, EventChoice, Peer, ProgramObject};
 
@@ -88,8 +89,8 @@ pub(crate) fn pack<T: Serialize>(message: &T, bytes: &[&[u8]]) -> io::Result<Fil
 
 /// The message, and what follows it.
 pub(crate) fn unpack<T: DeserializeOwned>(parcel: &[u8]) -> Result<(T, &[u8]), Unreadable> {
-    let (length, rest) = parcel.split_first_chunk::<4>().ok_or(Unreadable::Empty)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let (length, rest) = split_le::<u32>(parcel).ok_or(Unreadable::Empty)?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
     let (message, rest) = rest.split_at_checked(length).ok_or(Unreadable::CutOff)?;
     Ok((postcard::from_bytes(message)?, rest))
 }

@@ -15,7 +15,7 @@ use xweave_document::{
     value::{Id, Time},
 };
 use xweave_flow::{
-    FlowDocument, Flows, Stay, Summary,
+    Flows, NamedFlow, Stay, Summary,
     by_value::{Group, Groups},
     crossing, dropped, summary,
 };
@@ -153,7 +153,7 @@ pub fn build_site(of: &xweave_flow::SiteCounts) -> SiteCounts {
 }
 
 /// Builds the row of a flow.
-pub fn build_flow<'a>(of: &FlowDocument<'a>) -> Flow<'a> {
+pub fn build_flow<'a>(of: &NamedFlow<'a>) -> Flow<'a> {
     let flow = of.flow();
     Flow {
         id: Id(flow.id),
@@ -252,7 +252,7 @@ pub fn write(out: &mut impl Write, flows: &Flows) -> io::Result<()> {
 }
 
 fn one_by_one<S: Serializer>(flows: &&Flows, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(flows.documents().map(|flow| build_flow(&flow)))
+    serializer.collect_seq(flows.named().map(|flow| build_flow(&flow)))
 }
 
 /// The document as it is made: first the flows one by one, then what is known of all. It is never in memory as a whole.
@@ -277,7 +277,7 @@ impl<'o, W: Write> Stream<'o, W> {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn flow(&mut self, flow: &FlowDocument<'_>) -> io::Result<()> {
+    pub fn flow(&mut self, flow: &NamedFlow<'_>) -> io::Result<()> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
         self.left = left;
         if self.any {

@@ -115,7 +115,7 @@ pub enum TryError {
 }
 
 fn all() -> String {
-    Knob::ALL.map(Knob::name).join(", ")
+    Knob::NAMES.join(", ")
 }
 
 impl FromStr for Try {
@@ -159,7 +159,7 @@ fn unknown(name: &str) -> TryError {
     if let Some((_, why)) = NONE.iter().find(|(none, _)| *none == plain) {
         return TryError::None { given, why };
     }
-    let names = Knob::ALL.map(Knob::name).into_iter().chain(NONE.map(|(none, _)| none));
+    let names = Knob::NAMES.iter().copied().chain(NONE.map(|(none, _)| none));
     let near = nearest(&plain, names, 3);
     let near =
         if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(" or ")) };
