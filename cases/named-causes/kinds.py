@@ -58,6 +58,19 @@ GROUP = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup;
 grep -q vda /proc/swaps || { mkswap /dev/vda; swapon /dev/vda; echo 5 >/proc/sys/vm/page-cluster; };
 echo +memory +io >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/swap;
 echo 254:0 riops=400 rbps=1638400 >/sys/fs/cgroup/swap/io.max; echo 0 >/sys/fs/cgroup/swap/cgroup.procs;'''
+# Delays what goes to the guest by 0 to 150 ms.
+NETEM = 'trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root netem delay 75ms 75ms; while :; do sleep 1; done'
+# A rate limit, as libvirt's <bandwidth> sets it, that something else uses up now and then.
+TBF = ('trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root tbf rate 16kbit burst 1600 latency 2s; '
+       'while :; do ping -q -c 1 -s 700 -W 1 10.77.0.1; sleep 1.3; done')
+# All threads of QEMU, as an operator may stop them.
+STOPS_QEMU = ('read qemu </run/lab/vm1/pid; trap "kill -CONT $qemu; exit" TERM; '
+              'while :; do kill -STOP $qemu; sleep 0.2; kill -CONT $qemu; sleep 0.8; done')
+# A quota of the virtual machine's that is low now and then.
+QUOTA = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup
+echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; vm=/sys/fs/cgroup/vm; mkdir -p $vm
+trap 'echo max >$vm/cpu.max; exit' TERM; cat /run/lab/vm1/pid >$vm/cgroup.procs
+while :; do echo 5000 100000 >$vm/cpu.max; sleep 0.4; echo max 100000 >$vm/cpu.max; sleep 0.8; done'''
 SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
 
 
@@ -88,6 +101,10 @@ KINDS = (
          named=(named('socket_queue'),)),
     Kind('stopped', domain='vm1', script=STOPS, named=(named('stopped'),)),
     Kind('swap', serve='--memory 192', before=GROUP, domain='vm1', script=SWAP, named=(named('swap_in'),)),
+    Kind('netem', domain='host', script=NETEM, named=(named('qdisc', by='netem of tap1'),)),
+    Kind('tbf', domain='host', script=TBF, named=(named('qdisc', by='tbf of tap1'),)),
+    Kind('stopped-qemu', domain='host', script=STOPS_QEMU, named=(named('stopped'),)),
+    Kind('vm-quota', domain='host', script=QUOTA, named=(named('vcpu_throttled'),)),
     Kind('retransmit', serve=FORGETS, ask='--retry 150', named=(named('retransmit'),)),
     Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=NEIGHBOUR,
          named=(named('vcpu_preempted', by='sh'), named('futex'))),
