@@ -93,7 +93,7 @@ impl Path {
         let (mut pieces, mut at) = (Vec::new(), self.way.start_ns);
         for leg in &self.way.legs {
             let cpu = CpuId { domain: leg.domain, cpu: leg.cpu };
-            if leg.place.point == WayPoint::SentAgain {
+            if matches!(leg.place.point, WayPoint::SentAgain | WayPoint::AnsweredAgain) {
                 // Whatever its client did meanwhile.
                 let to = self.way.legs.iter().map(|leg| leg.domain).find(|to| *to != leg.domain);
                 let object =
