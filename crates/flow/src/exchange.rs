@@ -279,7 +279,7 @@ pub fn find(flows: &Flows) -> Found {
     let by_id: HashMap<u64, usize> =
         flows.flows().iter().enumerate().map(|(at, flow)| (flow.id, at)).collect();
     // Tenants may have the same addresses, and may lie about theirs: not about the domains that frames begin and end in.
-    type Ends = (&'static str, [SocketAddr; 2], [u8; 2]);
+    type Ends = (&'static str, [(SocketAddr, u8); 2]);
     let mut talks: BTreeMap<Ends, Talk> = BTreeMap::new();
     let reached = reached(flows.flows());
     let frames = flows.flows().iter().filter_map(|flow| flow.frame.as_ref());
@@ -300,15 +300,13 @@ pub fn find(flows: &Flows) -> Found {
             head: flow.head,
             ..sent
         };
-        let mut addresses = [sent.from, sent.to];
         let from = flows.flows()[origins[0]].ends.0;
-        let whom =
-            is_on_its_way(flow).then(|| reached.get(&(sent.protocol, addresses, from)).copied().flatten());
+        let whom = is_on_its_way(flow)
+            .then(|| reached.get(&(sent.protocol, [sent.from, sent.to], from)).copied().flatten());
         let whom = whom.flatten();
-        let mut domains = [from, whom.unwrap_or(flow.ends.1)];
-        addresses.sort_unstable();
-        domains.sort_unstable();
-        talks.entry((sent.protocol, addresses, domains)).or_default().take(&sent, || roles.client(&sent));
+        let mut ends = [(sent.from, from), (sent.to, whom.unwrap_or(flow.ends.1))];
+        ends.sort_unstable();
+        talks.entry((sent.protocol, ends)).or_default().take(&sent, || roles.client(&sent));
     }
     let mut found = Found::default();
     for ((protocol, ..), talk) in talks {

@@ -35,6 +35,8 @@ struct Sent {
     dropped: bool,
     /// The ports of client and server.
     ports: [u64; 2],
+    /// The client has the server's address, and the server the client's.
+    swapped: bool,
 }
 
 fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent {
@@ -50,6 +52,7 @@ fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent 
         thread: 1,
         dropped: false,
         ports: [CLIENT.1, SERVER.1],
+        swapped: false,
     }
 }
 
@@ -94,7 +97,10 @@ fn flows(frames: &[Sent]) -> Flows {
     let mut records = Vec::new();
     for (number, sent) in (1..).zip(frames) {
         let (from, to) = if sent.by_client { (HOST, sent.guest) } else { (sent.guest, HOST) };
-        let ends = [(CLIENT.0, sent.ports[0]), (SERVER.0, sent.ports[1])];
+        let mut ends = [(CLIENT.0, sent.ports[0]), (SERVER.0, sent.ports[1])];
+        if sent.swapped {
+            ends.reverse();
+        }
         let [source, target] = if sent.by_client { ends } else { [ends[1], ends[0]] };
         let (flow, other) = (from << 56 | number, to << 56 | (1000 + number));
         let thread = sent.thread;
@@ -529,6 +535,20 @@ fn who_answers_is_known_by_the_other_connections_of_its_port() {
     assert_eq!(all[0].connection.server.port(), 50_051);
 }
 
+#[test]
+fn a_connection_between_the_same_addresses_the_other_way_round_is_another_one() {
+    // The host has the address that vm1 has in another network, and vm1 has the host's there.
+    let of = |swapped, sent: Sent| Sent { swapped, ports: [8_000, 80], ..sent };
+    let all = exchanges(&[
+        of(false, tcp(true, 1_000, ACK, 100, 20)),
+        of(true, tcp(true, 1_100, ACK, 100, 7)),
+        of(true, tcp(false, 2_000, ACK, 500, 9)),
+        of(false, tcp(false, 3_000, ACK, 500, 40)),
+    ]);
+    let told: Vec<_> = all.iter().map(|one| (one.request.bytes, one.answer.bytes, one.end_ns)).collect();
+    assert_eq!(told, [(20, 40, 3_090), (7, 9, 2_090)]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -549,6 +569,7 @@ proptest! {
                 sequence: u64::from(sequence) << 32,
                 dropped: sequence % 5 == 0,
                 ports: [CLIENT.1, SERVER.1],
+                swapped: false,
                 thread: u32::from(flags % 3),
                 parents: if parent < 5 { vec![(1 + parent % 2) << 56 | (1 + parent)] } else { Vec::new() },
             })
