@@ -1020,6 +1020,8 @@ export interface PageSummary {
   uncertain: number;
   /** Requests by datagrams without an answer in the trace; they are no transactions. */
   unanswered: number;
+  /** Numbers of other requests that are no transactions, by why. */
+  unused: UnusedRequests;
   /** Delays, the longest first. */
   causes: Cut<Cause>;
   /** Objects and states that the time was spent in, the longest first. */
@@ -1070,6 +1072,8 @@ export interface PageVariation {
   requests: number;
   /** Number of requests that are looked at: of very many, some, evenly spread. */
   kept: number;
+  /** Numbers of other requests, which could not be used, by why. */
+  unused: UnusedRequests;
   /** A start that was slower; null if there is none. The rest is about the requests after it. */
   startup: VaryStartup | null;
   /** Median, in nanoseconds. */
@@ -1078,8 +1082,10 @@ export interface PageVariation {
   p99_ns: number;
   /** Standard deviation. */
   deviation_ns: number;
-  /** Whether the requests vary little; then no cause is named. */
+  /** Whether the requests vary little, to either side of the median; then no cause is named. */
   steady: boolean;
+  /** Number of requests that took less than two thirds of the median. */
+  quicker: number;
   /** Requests that took much longer than those around them. */
   spikes: VarySpikes;
   /** Segments of the requests' way, in turn. */
@@ -1419,6 +1425,20 @@ export interface TracePage {
   variation: PageVariation | null;
 }
 
+/** Numbers of requests that are no transactions, by why. */
+export interface UnusedRequests {
+  /** A frame of it was dropped, and not seen to be sent again. */
+  dropped: number;
+  /** Records of it were lost. */
+  lost: number;
+  /** A frame of it was not followed from its beginning to its end. */
+  unseen: number;
+  /** It had no answer. */
+  unanswered: number;
+  /** It had no answer when the recording ended. */
+  open: number;
+}
+
 /** Use over time, in bins of equal length. */
 export interface Usage {
   /** Beginning of the first bin. */
@@ -1435,7 +1455,7 @@ export interface VaryCause {
   kind: string;
   /** Cause, in words. */
   cause: string;
-  /** Object behind most of it; null if it is not known. */
+  /** Object behind the largest part of it; null if it is not known. */
   by: string | null;
   /** Objects behind it, the most time first. */
   offenders: Offender[];
@@ -1443,13 +1463,13 @@ export interface VaryCause {
   requests: number;
   /** Time of all of them, in nanoseconds. */
   ns: number;
-  /** Segment in which most of it was; null if there is none. */
+  /** Segment in which the largest part of it was; null if there is none. */
   segment: string | null;
   /** Share of the variance; all segments' sum to 1, and all causes'. */
   share_of_variance: number;
   /** Bounds of it. */
   variance_bounds: [number, number];
-  /** Share of what makes the slowest requests slower than the typical ones. */
+  /** Share of what makes the slowest requests slower than the typical ones; all 0 if they are hardly slower. */
   share_of_tail: number;
   /** Bounds of it. */
   tail_bounds: [number, number];
@@ -1457,7 +1477,7 @@ export interface VaryCause {
   named: boolean;
   /** Evidence, in words. */
   evidence: string[];
-  /** Remedy, in words; null if kernels of today have none. */
+  /** Remedy, in words; null if kernels of today have none, or requests would not be shorter with it. */
   remedy: string | null;
   /** Gain of the remedy. */
   gain: VaryGain;
@@ -1469,10 +1489,12 @@ export interface VaryCause {
 export interface VaryGain {
   /** What is left of the cause. */
   remedied: Remedied;
-  /** Time by which the median would be less, in nanoseconds. */
+  /** Time by which the median would be less, in nanoseconds; negative if it would be more. */
   p50_ns: number;
-  /** Time by which the 99th percentile would be less. */
+  /** Time by which the 99th percentile would be less; negative if it would be more. */
   p99_ns: number;
+  /** Gain, in words; null if neither would be less. */
+  gain: string | null;
 }
 
 /** Number of other flows that requests found in a segment: the depth of a queue. */
@@ -1501,7 +1523,7 @@ export interface VarySegment {
   share_of_variance: number;
   /** Bounds of it. */
   variance_bounds: [number, number];
-  /** Share of what makes the slowest requests slower than the typical ones. */
+  /** Share of what makes the slowest requests slower than the typical ones; all 0 if they are hardly slower. */
   share_of_tail: number;
   /** Bounds of it. */
   tail_bounds: [number, number];
@@ -1533,11 +1555,11 @@ export interface VarySetting {
 
 /** Requests that took much longer than those around them. */
 export interface VarySpikes {
-  /** Number of runs of such requests. */
+  /** Number of runs of such requests, without an ordinary one among them. */
   spikes: number;
   /** Number of the requests. */
   requests: number;
-  /** Share of the variance; the rest is steady. */
+  /** Share of the variance. */
   share_of_variance: number;
 }
 

@@ -11,7 +11,7 @@ use crate::value::Id as LargeNumber;
 use crate::{
     divided::{Interval, Point, Size, TransactionTimes},
     lives::Lives,
-    parts::{Cause, Part, Total},
+    parts::{Cause, Part, Total, UnusedRequests},
     value::{Id, Time},
 };
 
@@ -110,6 +110,8 @@ pub struct SummaryFigures {
     pub uncertain: u64,
     /// Requests by datagrams without an answer in the trace; they are no transactions.
     pub unanswered: u64,
+    /// Numbers of other requests that are no transactions, by why.
+    pub unused: UnusedRequests,
 }
 
 /// All transactions of a kind.

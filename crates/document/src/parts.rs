@@ -105,3 +105,19 @@ pub struct Cause {
     /// Objects behind it as far as they are known, the most time first.
     pub by: Vec<Offender>,
 }
+
+/// Numbers of requests that are no transactions, by why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct UnusedRequests {
+    /// A frame of it was dropped, and not seen to be sent again.
+    pub dropped: u64,
+    /// Records of it were lost.
+    pub lost: u64,
+    /// A frame of it was not followed from its beginning to its end.
+    pub unseen: u64,
+    /// It had no answer.
+    pub unanswered: u64,
+    /// It had no answer when the recording ended.
+    pub open: u64,
+}

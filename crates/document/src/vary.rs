@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    parts::Offender,
+    parts::{Offender, UnusedRequests},
     value::{Id, Time},
 };
 
@@ -39,13 +39,17 @@ pub struct VaryFigures {
     pub requests: u64,
     /// Number of requests that are looked at: of very many, some, evenly spread.
     pub kept: u64,
+    /// Numbers of other requests, which could not be used, by why.
+    pub unused: UnusedRequests,
     /// A start that was slower; null if there is none. The rest is about the requests after it.
     pub startup: Option<VaryStartup>,
     /// Times of the requests.
     #[serde(flatten)]
     pub times: VaryTimes,
-    /// Whether the requests vary little; then no cause is named.
+    /// Whether the requests vary little, to either side of the median; then no cause is named.
     pub steady: bool,
+    /// Number of requests that took less than two thirds of the median.
+    pub quicker: u64,
     /// Requests that took much longer than those around them.
     pub spikes: VarySpikes,
 }
@@ -78,11 +82,11 @@ pub struct VaryStartup {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct VarySpikes {
-    /// Number of runs of such requests.
+    /// Number of runs of such requests, without an ordinary one among them.
     pub spikes: u64,
     /// Number of the requests.
     pub requests: u64,
-    /// Share of the variance; the rest is steady.
+    /// Share of the variance.
     pub share_of_variance: f64,
 }
 
@@ -94,7 +98,7 @@ pub struct VaryShares {
     pub share_of_variance: f64,
     /// Bounds of it.
     pub variance_bounds: [f64; 2],
-    /// Share of what makes the slowest requests slower than the typical ones.
+    /// Share of what makes the slowest requests slower than the typical ones; all 0 if they are hardly slower.
     pub share_of_tail: f64,
     /// Bounds of it.
     pub tail_bounds: [f64; 2],
@@ -145,7 +149,7 @@ pub struct VaryCause {
     pub kind: &'static str,
     /// Cause, in words.
     pub cause: String,
-    /// Object behind most of it; null if it is not known.
+    /// Object behind the largest part of it; null if it is not known.
     pub by: Option<String>,
     /// Objects behind it, the most time first.
     pub offenders: Vec<Offender>,
@@ -153,7 +157,7 @@ pub struct VaryCause {
     pub requests: u64,
     /// Time of all of them, in nanoseconds.
     pub ns: u64,
-    /// Segment in which most of it was; null if there is none.
+    /// Segment in which the largest part of it was; null if there is none.
     pub segment: Option<String>,
     /// Share of the variation.
     #[serde(flatten)]
@@ -162,7 +166,7 @@ pub struct VaryCause {
     pub named: bool,
     /// Evidence, in words.
     pub evidence: Vec<String>,
-    /// Remedy, in words; null if kernels of today have none.
+    /// Remedy, in words; null if kernels of today have none, or requests would not be shorter with it.
     pub remedy: Option<String>,
     /// Gain of the remedy.
     pub gain: VaryGain,
@@ -182,15 +186,17 @@ pub enum Remedied {
 }
 
 /// Gain of a remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct VaryGain {
     /// What is left of the cause.
     pub remedied: Remedied,
-    /// Time by which the median would be less, in nanoseconds.
+    /// Time by which the median would be less, in nanoseconds; negative if it would be more.
     pub p50_ns: i64,
-    /// Time by which the 99th percentile would be less.
+    /// Time by which the 99th percentile would be less; negative if it would be more.
     pub p99_ns: i64,
+    /// Gain, in words; null if neither would be less.
+    pub gain: Option<String>,
 }
 
 /// A setting that cost requests time.

@@ -15,6 +15,8 @@
 //! ```
 
 mod nested;
+mod resent;
+mod roles;
 mod talk;
 
 use std::{
@@ -24,8 +26,11 @@ use std::{
 
 use xweave_trace::Row;
 
+pub use self::resent::Resent;
 use self::{
     nested::nest,
+    resent::{carried_by, last_new, lost_before},
+    roles::Roles,
     talk::{Sent, Talk, Turn, Way},
 };
 use crate::{
@@ -40,8 +45,8 @@ use crate::{
 pub struct Connection {
     /// `TCP`, `UDP` or `ICMP`.
     pub protocol: &'static str,
-    /// Who asks: who opened the connection or, where that was not seen, who sent first, unless that is by its ports an
-    /// answer. An echo's port is its identifier.
+    /// Who asks: who opened the connection or, where that was not seen, who sent first, unless others show that it answers: see
+    /// [`roles`]. An echo's port is its identifier.
     pub client: SocketAddr,
     /// Who answers.
     pub server: SocketAddr,
@@ -71,8 +76,12 @@ pub struct Exchange {
     pub key: Option<Key>,
     /// How often the client's program sent the request again before it was answered.
     pub repeats: u32,
-    /// Whether all of its frames are known from their beginnings to their ends.
+    /// Whether all of its frames are known from their beginnings to their ends, or their bytes came by others that are.
     pub complete: bool,
+    /// Else: why the first that is not known is not.
+    pub lacks: Option<Incomplete>,
+    /// What of it TCP sent again.
+    pub resent: Resent,
     /// What asked.
     pub request: Side,
     /// What answered.
@@ -96,6 +105,24 @@ pub struct Threads {
     pub receives: Option<((u8, u32), i64)>,
     /// Who sent the answer.
     pub answers: Option<(u8, u32)>,
+}
+
+/// A request without an answer.
+#[derive(Clone, Debug)]
+pub struct Unanswered {
+    /// Who asked whom.
+    pub connection: Connection,
+    /// Why one of its frames is not known to have arrived; none if they all did.
+    pub lacks: Option<Incomplete>,
+}
+
+/// What the frames of a trace tell of requests.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Those with answers, in the order of their beginnings.
+    pub exchanges: Vec<Exchange>,
+    /// The others.
+    pub unanswered: Vec<Unanswered>,
 }
 
 /// The frames of a request, or of an answer.
@@ -244,12 +271,20 @@ fn part_times(exchanges: &[&Exchange]) -> Vec<PartTimes> {
 
 /// All exchanges of a trace, in the order of their beginnings.
 pub fn of(flows: &Flows) -> Vec<Exchange> {
+    find(flows).exchanges
+}
+
+/// All exchanges of a trace, and the requests without an answer.
+pub fn find(flows: &Flows) -> Found {
     let by_id: HashMap<u64, usize> =
         flows.flows().iter().enumerate().map(|(at, flow)| (flow.id, at)).collect();
     // Tenants may have the same addresses, and may lie about theirs: not about the domains that frames begin and end in.
-    type Ends = (&'static str, [SocketAddr; 2], [u8; 2]);
+    type Ends = (&'static str, [(SocketAddr, u8); 2]);
     let mut talks: BTreeMap<Ends, Talk> = BTreeMap::new();
     let reached = reached(flows.flows());
+    let frames = flows.flows().iter().filter_map(|flow| flow.frame.as_ref());
+    let mut roles = Roles::default();
+    frames.filter_map(|frame| Sent::of(0, 0, frame)).for_each(|sent| roles.add(&sent));
     // In the order of their beginnings, which flows have.
     for (at, flow) in flows.flows().iter().enumerate() {
         let Some(frame) = &flow.frame else { continue };
@@ -265,21 +300,34 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
             head: flow.head,
             ..sent
         };
-        let mut addresses = [sent.from, sent.to];
         let from = flows.flows()[origins[0]].ends.0;
-        let whom = flow.dropped.as_ref().and_then(|_| *reached.get(&(sent.protocol, addresses, from))?);
-        let mut domains = [from, whom.unwrap_or(flow.ends.1)];
-        addresses.sort_unstable();
-        domains.sort_unstable();
-        talks.entry((sent.protocol, addresses, domains)).or_default().take(&sent);
+        let whom = is_on_its_way(flow)
+            .then(|| reached.get(&(sent.protocol, [sent.from, sent.to], from)).copied().flatten());
+        let whom = whom.flatten();
+        let mut ends = [(sent.from, from), (sent.to, whom.unwrap_or(flow.ends.1))];
+        ends.sort_unstable();
+        talks.entry((sent.protocol, ends)).or_default().take(&sent, || roles.client(&sent));
     }
-    let mut all: Vec<Exchange> = (talks.into_iter())
-        .flat_map(|((protocol, ..), talk)| talk.end().into_iter().map(move |turn| (protocol, turn)))
-        .filter_map(|(protocol, turn)| turn.exchange(protocol, flows, &by_id))
-        .collect();
-    all.sort_by_key(|exchange| exchange.start_ns);
-    nest(&mut all);
-    all
+    let mut found = Found::default();
+    for ((protocol, ..), talk) in talks {
+        for turn in talk.end() {
+            let Way { flows: frames, .. } = &turn.request;
+            let lacks = frames.iter().find_map(|&at| flows.flows()[at].incomplete);
+            let connection = Connection { protocol, client: turn.client, server: turn.server };
+            match turn.exchange(protocol, flows, &by_id) {
+                Some(exchange) => found.exchanges.push(exchange),
+                None => found.unanswered.push(Unanswered { connection, lacks }),
+            }
+        }
+    }
+    found.exchanges.sort_by_key(|exchange| exchange.start_ns);
+    nest(&mut found.exchanges);
+    found
+}
+
+/// Whether the end of a flow's path is not where it was to go.
+fn is_on_its_way(flow: &Flow) -> bool {
+    !matches!(flow.incomplete, None | Some(Incomplete::NoStart))
 }
 
 /// Whose record it is, with the number of its domain.
@@ -288,13 +336,13 @@ fn thread(row: &Row) -> (u8, u32) {
 }
 
 /// By protocol, addresses and the domain that sends, the one domain that what was sent so has come to; none of several. Whom
-/// those talk to that were dropped on the way: empty, if none was.
+/// those talk to that did not arrive: empty, if all did.
 fn reached(flows: &[Flow]) -> HashMap<(&'static str, [SocketAddr; 2], u8), Option<u8>> {
     let mut reached = HashMap::new();
-    if flows.iter().all(|flow| flow.dropped.is_none()) {
+    if !flows.iter().any(is_on_its_way) {
         return reached;
     }
-    for flow in flows.iter().filter(|flow| flow.dropped.is_none()) {
+    for flow in flows.iter().filter(|flow| !is_on_its_way(flow)) {
         if let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(0, 0, frame)) {
             let (from, to) = flow.ends;
             let known = reached.entry((sent.protocol, [sent.from, sent.to], from)).or_insert(Some(to));
@@ -319,37 +367,67 @@ impl Turn {
         if protocol == "UDP" && self.answer.flows.iter().any(read) {
             self.answer.flows.retain(read);
         }
-        let ended = |way: &Way| way.flows.iter().map(|&at| all[at].end_ns).max();
-        let end_ns = ended(&self.answer)?;
+        let of = |at: usize| origins(at, all, by_id);
+        let closes = last_new(&self.answer, all, |_| true, of)?;
+        let end_ns = all[closes].end_ns;
+        let resent = |way: &Way, at: usize| carried_by(at, way, all);
+        let lacks = |way: &Way| {
+            let missing = |&at: &usize| all[at].incomplete.filter(|_| resent(way, at).is_none());
+            way.flows.iter().find_map(missing)
+        };
         // What carried its last byte to the server, from where that was cut off or put together; and the answer's first.
-        let first = self.answer.flows.iter().copied().min_by_key(|&at| all[at].start_ns)?;
+        let begins = self.answer.flows.iter().copied().min_by_key(|&at| all[at].start_ns)?;
+        let first = resent(&self.answer, begins).unwrap_or(begins);
         let asked = || self.request.flows.iter().copied();
         let came = |at: &usize| self.repeats == 0 || all[*at].end_ns <= all[first].start_ns;
-        let last = asked().filter(came).max_by_key(|&at| all[at].end_ns).or_else(|| asked().next())?;
+        let last = last_new(&self.request, all, came, of).or_else(|| asked().next())?;
+        let tcp =
+            |way: &Way, carrier: usize| lost_before(&of(carrier), way, all).filter(|_| protocol == "TCP");
+        let resent = Resent {
+            request: tcp(&self.request, last),
+            answer: (first != begins).then_some(begins),
+            rest: tcp(&self.answer, closes).filter(|_| closes != first).map(|lost| [lost, closes]),
+        };
         let start_ns = self.request.began?;
         // Of a request that was sent again it is enough that one came.
-        let needed = if self.repeats > 0 { std::slice::from_ref(&last) } else { &self.request.flows[..] };
+        let lacks = match self.repeats {
+            0 => lacks(&self.request),
+            _ => all[last].incomplete,
+        }
+        .or_else(|| lacks(&self.answer));
         let mut parts = Parts { at: start_ns, end: end_ns, all: Vec::new() };
         let way = origins(last, all, by_id);
         let client = way.first().map_or("?", |&at| flows.domain(all[at].ends.0));
         let starts = way.first().map_or(start_ns, |&at| all[at].start_ns);
+        if let Some(lost) = resent.request.filter(|_| self.repeats == 0) {
+            parts.until(all[lost].start_ns, before_its_last(0), Where::Unknown);
+            parts.until(starts, before_its_last(1), Where::Unknown);
+        }
         parts.until(starts, before_its_last(self.repeats), Where::Unknown);
         for &at in &way {
             parts.path(flows, &all[at], "request");
         }
-        let server = flows.domain(all[first].ends.0);
-        parts.until(all[first].start_ns, &format!("server in {server}"), Where::In(server));
+        let server = flows.domain(all[begins].ends.0);
+        parts.until(all[begins].start_ns, &format!("server in {server}"), Where::In(server));
+        parts.until(all[first].start_ns, ANSWERED_AGAIN, Where::Unknown);
         parts.path(flows, &all[first], "answer");
-        parts.until(end_ns, "answer, frames after its first", Where::Unknown);
+        if let Some([lost, again]) = resent.rest {
+            parts.until(all[lost].start_ns, AFTER_FIRST, Where::Unknown);
+            parts.until(all[again].start_ns, ANSWERED_AGAIN, Where::Unknown);
+        }
+        parts.until(end_ns, AFTER_FIRST, Where::Unknown);
         // What is asked for the first that came may be answered when others come.
         let taken = match self.repeats {
             0 => last,
             _ => asked().min_by_key(|&at| all[at].end_ns).unwrap_or(last),
         };
+        // Who sends again is whatever ran when the timer was over.
+        let asks =
+            resent.request.map_or_else(|| way.first().copied(), |lost| Some(origins(lost, all, by_id)[0]));
         let threads = Threads {
-            asks: way.first().and_then(|&at| all[at].path().next()).map(thread),
+            asks: asks.and_then(|at| all[at].path().next()).map(thread),
             receives: all[taken].path().next_back().map(|row| (thread(row), all[taken].end_ns)),
-            answers: all[origins(first, all, by_id)[0]].path().next().map(thread),
+            answers: all[origins(begins, all, by_id)[0]].path().next().map(thread),
         };
         Some(Exchange {
             connection: Connection { protocol, client: self.client, server: self.server },
@@ -361,7 +439,9 @@ impl Turn {
             made: Vec::new(),
             key: self.key,
             repeats: self.repeats,
-            complete: needed.iter().chain(&self.answer.flows).all(|&at| all[at].complete()),
+            complete: lacks.is_none(),
+            lacks,
+            resent,
             request: self.request.side(all),
             answer: self.answer.side(all),
             parts: parts.all,
@@ -371,6 +451,10 @@ impl Turn {
         })
     }
 }
+
+/// What the time of an answer is called while TCP waited to send it again, and after its first frame.
+const ANSWERED_AGAIN: &str = "answer, until it was sent again";
+const AFTER_FIRST: &str = "answer, frames after its first";
 
 /// What the time until the last of a request's frames begins is called.
 fn before_its_last(repeats: u32) -> &'static str {

@@ -88,6 +88,8 @@ pub enum WayPoint {
         /// In which domain.
         domain: String,
     },
+    /// The answer, until TCP sent it again.
+    AnsweredAgain,
     /// The answer, after its first frame.
     FramesAfterFirst,
 }
@@ -203,7 +205,13 @@ impl<'f> Ways<'f> {
             // What is cut off goes on while what it was cut from waits to be sent again.
             let until =
                 exchange.way.get(nth + 1).and_then(|&next| flow(next)).map_or(i64::MAX, |next| next.start_ns);
+            let begins = |at: usize| flow(at)?.path().next();
             if let Some(first) = now.path().next() {
+                let lost = exchange.resent.request.filter(|_| nth == 0 && exchange.repeats == 0);
+                if let Some(lost) = lost.and_then(begins) {
+                    way.until(lost.time_ns, || at(made, before_its_last(0)), lost);
+                    way.until(first.time_ns, || at(made, before_its_last(1)), first);
+                }
                 let point =
                     || if nth == 0 { before_its_last(exchange.repeats) } else { WayPoint::PutTogether };
                 way.until(first.time_ns, || at(made, point()), first);
@@ -211,13 +219,24 @@ impl<'f> Ways<'f> {
             self.go(way, now, made, Some(ExchangeSide::Request), until);
         }
         let Some(answer) = flow(exchange.answered_by) else { return };
+        let begins = |at: usize| flow(at)?.path().next();
+        let again = |way: &mut Going, first: &Row| {
+            way.until(first.time_ns, || at(made, WayPoint::AnsweredAgain), first);
+        };
         if let Some(first) = answer.path().next() {
             let server = WayPoint::Server { domain: exchange.server_domain.clone() };
-            self.wait(way, exchange, first, &at(made, server), depth);
+            let lost = exchange.resent.answer.and_then(begins);
+            self.wait(way, exchange, lost.unwrap_or(first), &at(made, server), depth);
+            again(way, first);
         }
         self.go(way, answer, made, Some(ExchangeSide::Answer), i64::MAX);
-        let last =
-            exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id)).max_by_key(|flow| flow.end_ns);
+        if let Some([Some(lost), Some(first)]) = exchange.resent.rest.map(|rest| rest.map(begins)) {
+            self.wait(way, exchange, lost, &at(made, WayPoint::FramesAfterFirst), depth);
+            again(way, first);
+        }
+        // What came after the end brought nothing new.
+        let came = exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id));
+        let last = came.filter(|flow| flow.end_ns <= exchange.end_ns).max_by_key(|flow| flow.end_ns);
         if let Some(last) = last.and_then(|flow| flow.path().next_back()) {
             self.wait(way, exchange, last, &at(made, WayPoint::FramesAfterFirst), depth);
         }

@@ -11,12 +11,10 @@ use xweave_trace::{
 
 use crate::{
     by_domain::ByDomain,
-    connection::tcp::LISTEN,
     disk::{DiskId, DiskNames, Disks},
     group::{ObjectGroup, Recorders, ThreadFacts, service},
     guests::Guests,
     interrupt::Interrupt,
-    listeners::Listeners,
     lock::Waits,
     recorded::Seen,
     usage::{Figures, Key, Usage, UsageObject},
@@ -26,6 +24,7 @@ use crate::{
 mod cpu;
 mod history;
 mod qdiscs;
+mod roles;
 mod runs;
 pub mod states;
 mod vcpus;
@@ -34,6 +33,7 @@ mod waited;
 use cpu::{Cpu, busy};
 use history::History;
 use qdiscs::QdiscUse;
+use roles::Roles;
 use states::States;
 use vcpus::Out;
 
@@ -93,7 +93,7 @@ pub(crate) struct Accounting {
     states: ByDomain<States>,
     /// Without a port: the recorder's.
     ports: FxHashMap<(u8, bool, Option<u16>), usize>,
-    listeners: Listeners,
+    roles: Roles,
     interrupts: FxHashMap<(u8, bool, u64), usize>,
     exits: FxHashMap<(usize, i32), usize>,
     locks: FxHashMap<usize, usize>,
@@ -134,7 +134,7 @@ impl Accounting {
             waited: FxHashMap::default(),
             states: ByDomain::default(),
             ports: FxHashMap::default(),
-            listeners: Listeners::default(),
+            roles: Roles::default(),
             interrupts: FxHashMap::default(),
             exits: FxHashMap::default(),
             locks: FxHashMap::default(),
@@ -216,7 +216,7 @@ impl Accounting {
     }
 
     pub(crate) fn feed(&mut self, event: &Event, names: &Names) {
-        let Event { time_ns: time, domain, tid, other, .. } = *event;
+        let Event { time_ns: time, domain, tid, .. } = *event;
         let id = ThreadId { domain, tid };
         self.events += 1;
         self.seen.add(domain, event.kind);
@@ -248,9 +248,7 @@ impl Accounting {
                 }
             }
             Kind::Send | Kind::Receive => self.message(event, id, names),
-            Kind::Socket if event.code == LISTEN => {
-                self.listeners.listen(domain, other, Connection(event.position).local_port());
-            }
+            Kind::Socket | Kind::Accept => self.roles.take(event),
             Kind::LockWait => self.threads.entry(id).or_default().locks.begin(event.object, time),
             Kind::LockAcquired => {
                 let since = self.threads.get_mut(&id).and_then(|live| live.locks.end(event.object));
@@ -441,10 +439,8 @@ impl Accounting {
     fn message(&mut self, event: &Event, id: ThreadId, names: &Names) {
         let connection = Connection(event.position);
         let (local, remote) = (connection.local_port(), connection.remote_port());
-        let listens = |port| self.listeners.has(id.domain, event.other, port);
-        // A service listens, or was seen to do so before; else it has the lower port. A listener's socket may know no
-        // other one.
-        let serves = remote == 0 || listens(local) || (local != 0 && local < remote && !listens(remote));
+        self.roles.take(event);
+        let serves = self.roles.serves(event);
         let group = self.group(id, names);
         let port = (!self.processes(group).is_recorders()).then_some(if serves { local } else { remote });
         let place = match self.ports.get(&(id.domain, serves, port)) {

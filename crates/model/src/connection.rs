@@ -17,11 +17,11 @@ pub use self::datagram::Answered;
 use self::datagram::Exchanges;
 pub(crate) use self::datagram::{GIVEN_UP, IDLE};
 use self::tcp::{CLOSE, ESTABLISHED, LISTEN, SYN_SENT};
-use crate::{bytes::Bytes, listeners::Listeners};
-
-/// From here on, ports are given to who asks for any (the kernel's default of `ip_local_port_range`), so that the lower
-/// of two does not tell which is the server's.
-const EPHEMERAL: u16 = 32_768;
+use crate::{
+    bytes::Bytes,
+    listeners::Listeners,
+    ports::{self, EPHEMERAL, Ports, is_unix},
+};
 
 /// Ends of connections of the same addresses and ports are no more, each in a domain or network namespace of its own.
 const ALIKE: usize = 64;
@@ -95,6 +95,10 @@ pub struct Refused {
 struct End {
     /// The port of the end that accepts, if it was seen to.
     service: Option<u16>,
+    /// The port of the end that did not send first.
+    sent_to: Option<u16>,
+    /// The two ends are Unix sockets: their ports are parts of addresses in the kernel.
+    is_unix: bool,
     sent: VecDeque<Sent>,
     received: VecDeque<Received>,
     /// How many bytes were sent.
@@ -144,6 +148,8 @@ pub struct Connections {
     ends: FxHashMap<EndId, End>,
     /// Of the same addresses and ports.
     alike: FxHashMap<Connection, Vec<EndId>>,
+    /// Those of streams.
+    ports: Ports,
     listeners: Listeners,
     /// Threads that have opened a connection and not gone on since, and whether it was answered.
     opening: FxHashMap<ThreadId, (EndId, bool)>,
@@ -206,22 +212,31 @@ impl Connections {
         self.alike.get(&connection).into_iter().flatten().copied()
     }
 
-    /// The port by which the service at one of the two ends is known. Where nobody was seen to ask for the connection or
-    /// to accept it, it is the one at which connections are accepted; else mostly the lower one.
+    /// The port by which the service at one of the two ends is known: where nobody was seen to ask for the connection or
+    /// to accept it, the one at which connections are accepted, or of which there are several; else the one that is not given to who
+    /// asks for any; else the one of the end that did not send first.
     pub fn service(&self, end: EndId) -> u16 {
         let peer = self.peer(end);
         let seen = |end: EndId| self.ends.get(&end).and_then(|end| end.service);
         if let Some(service) = seen(end).or_else(|| peer.and_then(seen)) {
             return service;
         }
-        let listens = |end: EndId| self.listeners.has(end.domain, end.netns, end.connection.local_port());
         let (local, remote) = (end.connection.local_port(), end.connection.remote_port());
+        let sent_to = |end: EndId| self.ends.get(&end).and_then(|end| end.sent_to);
+        let sent_to = || sent_to(end).or_else(|| peer.and_then(sent_to)).unwrap_or(local.min(remote));
+        let both = || [Some(end), peer].into_iter().flatten();
+        if both().any(|end| self.ends.get(&end).is_some_and(|end| end.is_unix)) {
+            return sent_to();
+        }
+        let listens = |end: EndId| self.listeners.has(end.domain, end.netns, end.connection.local_port());
+        let streams =
+            |port| both().map(|end| self.ports.streams(end.domain, end.netns, port)).max().unwrap_or(0);
         match peer {
             _ if listens(end) => local,
             Some(peer) if listens(peer) => remote,
             // It is known what listens here, and this does not.
             None if local.min(remote) >= EPHEMERAL && self.listeners.knows(end.domain, end.netns) => remote,
-            _ => local.min(remote),
+            _ => ports::service([local, remote], streams, sent_to()),
         }
     }
 
@@ -323,6 +338,25 @@ impl Connections {
         })
     }
 
+    /// Something is sent to a port, at this end or the other one: it is known which of them did that first.
+    fn goes_to(&mut self, id: EndId, port: u16, event: &Event) {
+        let known = |end: EndId| self.ends.get(&end).is_some_and(|end| end.sent_to.is_some());
+        if known(id) || self.peer(id).is_some_and(known) {
+            return;
+        }
+        let end = self.touch(id);
+        end.sent_to = Some(port);
+        end.is_unix = is_unix(event);
+    }
+
+    /// An end carries data of a stream, which nobody was seen to open if this is the first that is seen of it.
+    fn streams(&mut self, id: EndId) {
+        if !self.ends.get(&id).is_some_and(|end| end.stream) {
+            self.ports.connect(id.domain, id.netns, id.connection);
+        }
+        self.touch(id).streams();
+    }
+
     fn touch(&mut self, id: EndId) -> &mut End {
         let alike = &mut self.alike;
         self.ends.entry(id).or_insert_with(|| {
@@ -352,6 +386,7 @@ impl Connections {
         let Some(id) = EndId::of(event) else { return };
         let sending = Sending::of(event.code);
         if matches!(sending, Sending::Over | Sending::Begins) {
+            self.goes_to(id, id.connection.remote_port(), event);
             self.asks(id, event.time_ns, lost);
         }
         let end = self.touch(id);
@@ -377,7 +412,7 @@ impl Connections {
                 end.bytes = end.bytes.saturating_add(event.bytes);
                 if over {
                     // Other tools tell of streams only.
-                    end.streams();
+                    self.streams(id);
                 } else {
                     self.datagram_sent(id, event, place);
                 }
@@ -398,10 +433,11 @@ impl Connections {
     /// A thread received something; events of its domain were last lost until then.
     pub(crate) fn receive(&mut self, event: &Event, thread: ThreadId, lost: Option<i64>) {
         let Some(id) = self.given(event, thread) else { return };
+        self.goes_to(id, id.connection.local_port(), event);
         let (of, oldest) = if event.code == 0 {
             self.datagram_received(id, event)
         } else {
-            self.touch(id).streams();
+            self.streams(id);
             (None, None)
         };
         let end = self.touch(id);

@@ -2,7 +2,8 @@
 //!
 //! An access is asked for (`DiskQueue`), perhaps joined with others that lie beside it (`DiskMerge`), given to the
 //! disk (`DiskIssue`) and done (`DiskComplete`). The last two tell what the disk was given, which may be several
-//! accesses, or a part of a large one: an access is given with the first of its sectors, and done with the last.
+//! accesses, or a part of a large one: an access is given with the first of its sectors, and done with the last. What is given
+//! again, as the disk had no room, was in the queue again: the disk has had it only since the last time.
 //!
 //! Several may be under way to the same sectors. Which of them a request is of, is known of its first one if the kernel's
 //! own name for it was recorded; of the others it takes the one that waits longest.
@@ -89,7 +90,7 @@ pub struct Access {
     pub bytes: u64,
     /// When it was asked for, in nanoseconds.
     pub queued: i64,
-    /// When the disk was given it; `None` if that was not seen.
+    /// When the disk was given it, for the last time; `None` if that was not seen.
     pub issued: Option<i64>,
     /// When the disk had done it.
     pub done: Option<i64>,
@@ -396,13 +397,32 @@ impl Disks {
         if disk.requests.is_empty() {
             disk.busy_since = event.time_ns;
         }
-        // Given again, where the disk had no room: it is one access.
-        let again = disk.given(event.position, event.other);
+        // Given again, where the disk had no room: it is one access. What is left of one has no name.
+        let left = || disk.oldest(event.position, |request| request.bio == 0);
+        let again = disk.given(event.position, event.other).or_else(left);
         let of = disk.covering(event, &self.accesses, share.lost);
+        let alone = disk.requests.len() == 1;
         if let Some(request) = again.and_then(|at| disk.requests.get_mut(&at))
             && !of.iter().any(|number| event.other == 0 || disk.bios.get(&event.other) == Some(number))
         {
-            (request.issued, request.bytes) = (event.time_ns, event.bytes);
+            request.bytes = event.bytes;
+            let sectors = event.position..=end(event.position, event.bytes);
+            // Of what is left of one, the disk has done the beginning.
+            let mut from_its_beginning = request.of.is_empty();
+            for number in &request.of {
+                if let Some(access) =
+                    self.accesses.get_mut(number).filter(|of| sectors.contains(&of.position))
+                {
+                    access.issued = Some(event.time_ns);
+                    from_its_beginning = true;
+                }
+            }
+            if from_its_beginning {
+                request.issued = event.time_ns;
+                if alone {
+                    disk.busy_since = event.time_ns;
+                }
+            }
             return;
         }
         for number in &of {

@@ -10,6 +10,7 @@ use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 use crate::{
     breakdown::Piece,
     bytes::Bytes,
+    clock_errors::ClockErrors,
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     passed::Passed,
@@ -19,6 +20,7 @@ use crate::{
     recorded::{Groups, Seen},
     spec::Spec,
     transaction::{Finder, Transaction},
+    unused::Unused,
     vcpu::{Check, Vcpus},
 };
 
@@ -104,6 +106,8 @@ pub struct Outcome {
     pub uncertain: u64,
     /// Of requests by datagrams: how many have no answer in the trace.
     pub unanswered: u64,
+    /// Requests that are no transactions: those that records tell of, and those on streams.
+    pub unused: Unused,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
     pub incomplete_flows: bool,
     /// The groups of events that were recorded, by domain.
@@ -157,11 +161,12 @@ fn know(vcpus: &mut Vcpus, trace: &Trace) {
 /// the objects so far.
 pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Objects)) -> Outcome {
     let mut losses = Losses::of(trace);
-    let Paths { all: flows, incomplete: incomplete_flows } = Paths::of(trace, spec);
+    let Paths { all: flows, incomplete: incomplete_flows, unused } = Paths::of(trace, spec);
     let mut all = Explanation {
         machine: Machine::of(trace, losses.take_all()).with_highest(Highest::of(trace)),
         objects: Objects::of(trace),
         marks: Marks::of(trace, spec),
+        clocks: ClockErrors::from_manifest(trace.manifest()),
         flows,
         outcome: Outcome::default(),
         each,
@@ -207,6 +212,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let (passed, reached) = (passed(0), passed(1));
     let uncertain = finder.as_ref().map_or(0, Finder::uncertain);
     let unanswered = finder.as_ref().map_or(0, Finder::unanswered);
+    let unused = finder.as_ref().and_then(Finder::unused).unwrap_or(unused);
     let lost = losses.of_domains(trace.manifest());
     let unwritten = trace.manifest().loss.unwritten;
     // Bounds of clocks' errors are estimates: one event in ten thousand tells nothing of the others.
@@ -226,6 +232,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         reached,
         uncertain,
         unanswered,
+        unused,
         incomplete_flows,
         recorded: seen.groups(trace),
         objects: all.objects,
@@ -237,6 +244,7 @@ struct Explanation<'a> {
     machine: Machine,
     objects: Objects,
     marks: Option<Marks<'a>>,
+    clocks: ClockErrors,
     flows: VecDeque<Path>,
     outcome: Outcome,
     each: &'a mut dyn FnMut(Explained, &Objects),
@@ -248,7 +256,7 @@ impl Explanation<'_> {
         while self.flows.front().is_some_and(|flow| flow.end_ns < time) {
             let Some(flow) = self.flows.pop_front() else { break };
             let id = flow.id;
-            let found = flow.break_down(&self.machine);
+            let found = flow.break_down(&self.machine, &self.clocks);
             self.tell(found, Some(id), names);
         }
         let Some(finder) = finder else { return };
@@ -271,7 +279,7 @@ impl Explanation<'_> {
             cause: piece.cause.map(|cause| self.objects.cause(cause, &self.machine, names)),
             depth: piece.depth,
         };
-        let steps = found.pieces.iter().map(&mut step).collect();
+        let steps = found.pieces.iter().map(|piece| step(&self.clocks.doubt(*piece))).collect();
         let id = id.unwrap_or(self.outcome.transactions);
         let Transaction { name, thread, points, segments, bytes, in_calls_ns, .. } = found;
         let domain = thread.domain;

@@ -5,9 +5,9 @@
 //! thread.
 //!
 //! Modules, in the order of the work: what threads and CPUs did comes from the [replay](xweave_replay); [`disk`] is the accesses
-//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`qdisc`] which frames waited in queueing disciplines, [`guests`] who runs whom, [`vcpu`] when guests'
+//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom (`ports` which of its ports is the service's), [`qdisc`] which frames waited in queueing disciplines, [`guests`] who runs whom, [`vcpu`] when guests'
 //! processors were really theirs (`exit` why they were not), [`power`] idle states and frequencies; [`machine`] feeds them all. [`mod@breakdown`] goes the way back
-//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says ([`between`] what lies between two [places](place) or more, `pair` from each to the next), `paths` are those that records tell of, [`passed`] where one was until when; [`explanation`] does it
+//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says (`unasked` is no part of an answer, [`Unused`] counts what is no transaction; [`between`] what lies between two [places](place) or more, `pair` from each to the next), `paths` are those that records tell of, [`passed`] where one was until when; `clock_errors` says what clocks cannot tell; [`explanation`] does it
 //! for a whole trace with the [`objects`] (`group` what is like others), [`parts`] adds up, [`delay`] what kept them, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once ([`mod@mean`] divides), [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
@@ -20,6 +20,7 @@ pub mod breakdown;
 mod by_domain;
 mod bytes;
 pub mod census;
+mod clock_errors;
 pub mod comparison;
 pub mod connection;
 pub mod contrast;
@@ -42,6 +43,7 @@ pub mod parts;
 pub mod passed;
 mod paths;
 pub mod place;
+mod ports;
 pub mod power;
 pub mod qdisc;
 pub mod recorded;
@@ -54,6 +56,8 @@ mod tally;
 #[cfg(test)]
 mod test_objects;
 pub mod transaction;
+mod unasked;
+mod unused;
 pub mod usage;
 pub mod vcpu;
 pub mod wait;
@@ -77,6 +81,7 @@ pub use sizes::Sizes;
 pub use slowest::Slowest;
 pub use spec::{Spec, SpecError};
 pub use tally::Tally;
+pub use unused::Unused;
 pub use usage::{Usage, UsageKind, UsageObject};
 pub use vcpu::Guest;
 pub use xweave_replay::{CpuId, Loss, LossOfCpu, LossOfDomain, ThreadId};

@@ -252,7 +252,8 @@ impl Pair {
             [0, 1].map(|side| self.is(side, event, names).then(|| self.key(side, event, machine)));
         if event.kind == Kind::DiskIssue && self.joined == Joined::Access {
             let open = access(event).and_then(|key| self.open.get_mut(&key)).and_then(|open| open.last_mut());
-            open.into_iter().for_each(|open| open.issued = open.issued.or(Some(event.time_ns)));
+            // Issued again, it had been in the queue again.
+            open.into_iter().for_each(|open| open.issued = Some(event.time_ns));
         }
         if from.is_none() && to.is_none() {
             return None;

@@ -16,11 +16,13 @@ use xweave_trace::{Trace, event};
 use crate::{
     breakdown::{Object, Piece, TimeState, breakdown_at},
     bytes::Bytes,
+    clock_errors::ClockErrors,
     machine::Machine,
     passed::{Passed, Stretch},
     qdisc::HeldFrame,
     spec::{Rate, Spec},
     transaction::Transaction,
+    unused::Unused,
 };
 
 /// The ways of all transactions of a trace that records tell of.
@@ -30,6 +32,8 @@ pub(crate) struct Paths {
     pub all: VecDeque<Path>,
     /// Whether there are no complete ones.
     pub incomplete: bool,
+    /// Requests of which there is none.
+    pub unused: Unused,
 }
 
 /// What a way says of whose time it took.
@@ -89,11 +93,13 @@ impl Path {
     }
 
     /// From step to step it is the time of who made the later one: a thread, or the interrupts of a processor.
-    pub fn break_down(self, machine: &Machine) -> Transaction {
+    /// What crosses from one to another in less time than their clocks can tell is nobody's.
+    pub fn break_down(self, machine: &Machine, clocks: &ClockErrors) -> Transaction {
         let (mut pieces, mut at) = (Vec::new(), self.way.start_ns);
+        let mut before = self.way.legs.first().map_or(0, |leg| leg.domain);
         for leg in &self.way.legs {
             let cpu = CpuId { domain: leg.domain, cpu: leg.cpu };
-            if leg.place.point == WayPoint::SentAgain {
+            if matches!(leg.place.point, WayPoint::SentAgain | WayPoint::AnsweredAgain) {
                 // Whatever its client did meanwhile.
                 let to = self.way.legs.iter().map(|leg| leg.domain).find(|to| *to != leg.domain);
                 let object =
@@ -105,9 +111,12 @@ impl Path {
                 let held = self.connection.map_or_else(Vec::new, |connection| {
                     machine.qdiscs.held(&connection, Some(leg.domain), at, leg.until_ns)
                 });
-                pieces.extend(within_qdiscs(of_leg, &held));
+                let known = leg.until_ns.saturating_sub(at) >= clocks.between(before, leg.domain);
+                let doubted = |piece: Piece| Piece { spent: TimeState::Unknown, cause: None, ..piece };
+                let of_leg = within_qdiscs(of_leg, &held).into_iter();
+                pieces.extend(of_leg.map(|piece| if known { piece } else { doubted(piece) }));
             }
-            at = leg.until_ns;
+            (at, before) = (leg.until_ns, leg.domain);
         }
         let last = self.way.legs.last().map_or((0, 0), |leg| (leg.domain, leg.tid));
         let thread = ThreadId { domain: last.0, tid: last.1 };
@@ -148,10 +157,11 @@ fn within_qdiscs(pieces: Vec<Piece>, held: &[HeldFrame]) -> Vec<Piece> {
 impl Paths {
     /// Those that are meant; none, if records do not tell of such.
     pub fn of(trace: &Trace, spec: &Spec) -> Self {
+        let mut unused = Unused::default();
         let (mut all, incomplete) = match spec {
             Spec::Flow(name) => flows(trace, name.as_deref()),
-            Spec::Exchange(port, rate) => exchanges(trace, *port, *rate, false),
-            Spec::Call(port, rate) => exchanges(trace, *port, *rate, true),
+            Spec::Exchange(port, rate) => exchanges(trace, *port, *rate, false, &mut unused),
+            Spec::Call(port, rate) => exchanges(trace, *port, *rate, true, &mut unused),
             _ => return Self::default(),
         };
         all.sort_by_key(|path| path.end_ns);
@@ -159,7 +169,7 @@ impl Paths {
             path.earliest_ns = earliest.min(path.way.start_ns);
             path.earliest_ns
         });
-        Self { all: all.into(), incomplete }
+        Self { all: all.into(), incomplete, unused }
     }
 }
 
@@ -195,10 +205,20 @@ fn flows(trace: &Trace, name: Option<&str>) -> (Vec<Path>, bool) {
     (flows.flows().iter().map(path).collect(), flows.summary().complete == 0)
 }
 
-/// The exchanges that are transactions, or the calls that they make up; and whether they are incomplete.
-fn exchanges(trace: &Trace, port: Option<u16>, rate: Option<Rate>, calls: bool) -> (Vec<Path>, bool) {
+/// The exchanges that are transactions, or the calls that they make up; and whether they are incomplete. Counts those that are
+/// none.
+fn exchanges(
+    trace: &Trace,
+    port: Option<u16>,
+    rate: Option<Rate>,
+    calls: bool,
+    unused: &mut Unused,
+) -> (Vec<Path>, bool) {
     let flows = Flows::of(trace);
-    let all = exchange::of(&flows);
+    let exchange::Found { exchanges: all, unanswered } = exchange::find(&flows);
+    let asked =
+        |request: &&exchange::Unanswered| port.is_none_or(|port| request.connection.server.port() == port);
+    unanswered.iter().filter(asked).for_each(|request| unused.add_unanswered(request));
     let meant = |exchange: &&Exchange| port.is_none_or(|port| exchange.connection.server.port() == port);
     // What a server asks for one that is meant is a part of that.
     let parts: HashSet<usize> = all.iter().filter(meant).flat_map(|of| of.made.iter().copied()).collect();
@@ -209,6 +229,11 @@ fn exchanges(trace: &Trace, port: Option<u16>, rate: Option<Rate>, calls: bool) 
     let due = rate.map_or(began.clone(), |rate| rate.due(&began));
     let complete = |of: &Vec<&Exchange>| of.iter().all(|exchange| exchange.complete);
     let incomplete = !groups.iter().any(complete);
+    if !incomplete {
+        let lacking =
+            groups.iter().filter(|of| !complete(of)).flatten().filter(|exchange| !exchange.complete);
+        lacking.for_each(|exchange| unused.add_exchange(exchange));
+    }
     let groups = groups.into_iter().zip(due).filter(|(of, _)| incomplete || complete(of));
     let mut ways = Ways::of(&flows, &all);
     let depths = Depths::of(&flows, &mut ways);

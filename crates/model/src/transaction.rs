@@ -21,6 +21,8 @@ use crate::{
     passed::Passed,
     place::Mark,
     spec::Spec,
+    unasked::is_unasked,
+    unused::Unused,
 };
 
 /// How long after a connection was established it is given up that somebody of the trace accepts it, in nanoseconds.
@@ -133,6 +135,15 @@ impl Finder {
         }
     }
 
+    /// The connections and requests on streams that are no transactions, if it looks for such.
+    pub(crate) fn unused(&self) -> Option<Unused> {
+        match self {
+            Self::Connect(connects) => Some(connects.unused),
+            Self::Request(requests) => Some(requests.unused),
+            Self::Lifetime(_) | Self::Between(_) => None,
+        }
+    }
+
     /// How often each of the places was passed, if transactions lie between some; and by what had passed those before.
     pub(crate) fn passed(&self) -> Option<[&[u64]; 2]> {
         match self {
@@ -179,6 +190,7 @@ pub struct Connects {
     open: FxHashMap<EndId, Asked>,
     /// Those who have been answered and do not run yet.
     answered: FxHashMap<ThreadId, EndId>,
+    unused: Unused,
 }
 
 #[derive(Debug)]
@@ -238,7 +250,11 @@ impl Connects {
                 self.answered.insert(asked.thread, end);
                 None
             }
-            Kind::Socket if event.code == CLOSE => self.open.remove(&end)?.over(end),
+            Kind::Socket if event.code == CLOSE => {
+                let asked = self.open.remove(&end)?;
+                self.unused.unanswered += u64::from(asked.seen.is_none());
+                asked.over(end)
+            }
             Kind::Accept => {
                 let end = machine.connections.peer(end)?;
                 let asked = self.open.remove(&end)?;
@@ -264,7 +280,11 @@ impl Connects {
             self.open.iter().filter(|(_, asked)| late(asked)).map(|(end, _)| *end).collect();
         let mut over: Vec<_> = over
             .into_iter()
-            .filter_map(|end| self.open.remove(&end).and_then(|asked| asked.over(end)))
+            .filter_map(|end| {
+                let asked = self.open.remove(&end)?;
+                self.unused.open += u64::from(asked.seen.is_none());
+                asked.over(end)
+            })
             .collect();
         over.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
         over
@@ -280,6 +300,8 @@ pub struct Requests {
     /// The threads of these, so that the end of one finds what it has open.
     of: BTreeSet<(ThreadId, EndId)>,
     services: FxHashMap<u16, Service>,
+    /// Those on streams that are no transactions.
+    unused: Unused,
 }
 
 /// What requests to a port are.
@@ -334,7 +356,13 @@ fn of_recorder(thread: ThreadId, machine: &Machine, names: &Names) -> bool {
 
 impl Requests {
     fn of(port: Option<u16>) -> Self {
-        Self { port, open: FxHashMap::default(), of: BTreeSet::new(), services: FxHashMap::default() }
+        Self {
+            port,
+            open: FxHashMap::default(),
+            of: BTreeSet::new(),
+            services: FxHashMap::default(),
+            unused: Unused::default(),
+        }
     }
 
     fn begin(&mut self, end: EndId, new: Exchange) -> Option<Exchange> {
@@ -359,8 +387,10 @@ impl Requests {
 
     /// Nothing more comes of it.
     fn over(&mut self, end: EndId, open: Exchange) -> Option<Transaction> {
-        if !open.stream && open.pieces.is_empty() {
-            self.service(end, open.server).unanswered += open.asked;
+        match open.pieces.is_empty() {
+            true if open.stream => self.unused.unanswered += 1,
+            true => self.service(end, open.server).unanswered += open.asked,
+            false => {}
         }
         open.over(end)
     }
@@ -381,7 +411,15 @@ impl Requests {
             now.is_none_or(over).then_some(*end)
         };
         let ends: Vec<EndId> = self.open.iter().filter_map(late).collect();
-        let over = |end| self.close(end).and_then(|open| self.over(end, open));
+        let over = |end| {
+            let open = self.close(end)?;
+            if open.stream && open.pieces.is_empty() {
+                // It may yet be answered: nothing was late.
+                self.unused.open += 1;
+                return None;
+            }
+            self.over(end, open)
+        };
         let mut all: Vec<_> = ends.into_iter().filter_map(over).collect();
         all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
         all
@@ -437,7 +475,12 @@ impl Requests {
         if event.kind == Kind::Socket {
             // It is closed from this end: what was sent before the other end closed may still be received.
             let over = [FIN_WAIT1, CLOSE, LAST_ACK].contains(&event.code);
-            return if over { self.close(end)?.over(end) } else { None };
+            if !over {
+                return None;
+            }
+            // Only streams have states.
+            let open = Exchange { stream: true, ..self.close(end)? };
+            return self.over(end, open);
         }
         // A socket that is not connected, as of UDP servers, has no requests of its own.
         if remote == 0 || local == 0 {
@@ -500,6 +543,14 @@ impl Requests {
             (true, None) => {
                 self.begin(end, new());
                 None
+            }
+            (false, Some(open))
+                if open.pieces.first().is_some_and(|first| {
+                    is_unasked(machine, end, server, event, [first.from, open.told])
+                }) =>
+            {
+                let open = self.close(end)?;
+                self.over(end, open)
             }
             (false, Some(open)) => {
                 let told = if server { breakdown_of_answer } else { breakdown_of_request };

@@ -2,7 +2,7 @@
 
 use xweave_model::{LossOfCpu, LossOfDomain, Outcome};
 
-use crate::{View, number};
+use crate::{View, number, words};
 
 /// Of more processors, the sum is told.
 const CPUS: usize = 8;
@@ -10,6 +10,12 @@ const CPUS: usize = 8;
 /// What a reader must know before trusting the breakdown, a line each; times are told since `start_ns`. Empty if there
 /// is nothing.
 pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
+    let unused = words::unused::unused(&outcome.unused).map(|unused| unused.to_string());
+    of_recording(outcome, start_ns).into_iter().chain(unused).collect()
+}
+
+/// The same without the requests that could not be used, for what says that itself.
+fn of_recording(outcome: &Outcome, start_ns: i64) -> Vec<String> {
     let mut remarks = Vec::new();
     if outcome.incomplete_flows {
         let what = "what was seen of incomplete ones is explained, from the first to the last step of each";
@@ -57,8 +63,18 @@ pub fn unanswered(outcome: &Outcome) -> Option<String> {
 
 /// The remarks as text.
 pub fn text(outcome: &Outcome, start_ns: i64, view: View) -> String {
+    lines(remarks(outcome, start_ns), view)
+}
+
+/// The remarks as text, without the requests that could not be used: [`variation::headline`](crate::variation::headline) has
+/// these.
+pub fn text_of_recording(outcome: &Outcome, start_ns: i64, view: View) -> String {
+    lines(of_recording(outcome, start_ns), view)
+}
+
+fn lines(remarks: Vec<String>, view: View) -> String {
     let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
-    remarks(outcome, start_ns).into_iter().map(|remark| format!("{on}! {remark}{off}\n")).collect()
+    remarks.into_iter().map(|remark| format!("{on}! {remark}{off}\n")).collect()
 }
 
 fn lost(loss: &LossOfDomain, start_ns: i64) -> String {

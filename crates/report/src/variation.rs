@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 
 use xweave_vary::{
-    cause::Remedied,
     settings::Setting,
-    variation::{Found, LITTLE, Segment, Times, Variation},
+    variation::{Found, LITTLE, QUICK, Segment, Times, Variation},
 };
 
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     folded::{self, Column},
     number,
     table::{self, Heading},
-    words::{objects, places, variation as words},
+    words::{objects, places, unused::unused, variation as words},
 };
 
 /// Causes that the first lines are about, and that the table has if not all are wanted.
@@ -52,6 +51,9 @@ pub(crate) fn said(of: &Variation, what: &str) -> Vec<String> {
         _ => format!("one in a hundred takes {} or more", number::span(p99_ns)),
     };
     let mut said = vec![format!("{half}, {most} ({times:.1} times as long).")];
+    if let Some(unused) = unused(&of.outcome.unused) {
+        said[0] += &format!(" {unused}.");
+    }
     if of.kept < of.requests {
         said.push(format!("Looked at: {} of them, evenly spread.", number::count(of.kept)));
     }
@@ -63,33 +65,36 @@ pub(crate) fn said(of: &Variation, what: &str) -> Vec<String> {
             number::span(startup.ns)
         ));
     }
+    if of.quicker * QUICK as u64 > of.looked_at() {
+        said.push(words::quicker(of.quicker, of.looked_at()).to_string());
+    }
     if of.steady {
-        let once = if p99_ns as f64 > LITTLE * p50_ns as f64 { "But for one, they" } else { "They" };
-        said.push(format!("{once} vary little: no cause is named."));
+        said.push(words::steady(p99_ns as f64 > LITTLE * p50_ns as f64).to_string());
     } else if named(of).next().is_none() {
-        said.push("No cause is surely a tenth of the variation: it is spread over many.".to_owned());
+        let largest = of.causes.iter().filter(|found| found.shares.is_large());
+        let largest = largest
+            .max_by(|one, other| one.shares.share_of_variance.total_cmp(&other.shares.share_of_variance));
+        said.push(words::none_named(largest, of.looked_at()).to_string());
     }
     if let Some(widest) = widest(of).filter(|_| !of.steady) {
-        said.push(format!(
-            "Where it varies most: {}{}: {} of the variance, {} of what makes the slowest slow.",
-            places::stretch(&widest.stretch),
-            places::meaning(&widest.stretch).map_or_else(String::new, |meaning| format!(" ({meaning})")),
-            number::percent(widest.shares.share_of_variance),
-            number::percent(widest.shares.share_of_tail)
-        ));
+        said.push(words::widest(widest, of.looked_at()).to_string());
     }
     said
 }
 
-/// The segment with the largest share.
+/// The segment with the largest share: a sure one, if there is any.
 fn widest(of: &Variation) -> Option<&Segment> {
-    of.segments.iter().max_by(|one, other| one.shares.most().total_cmp(&other.shares.most()))
+    let most = |sure: bool| {
+        let all = of.segments.iter().filter(|segment| !sure || segment.shares.is_sure_of_variance());
+        all.max_by(|one, other| one.shares.share_of_variance.total_cmp(&other.shares.share_of_variance))
+    };
+    most(true).or_else(|| most(false))
 }
 
 /// One of the first causes: what it is, who did it, what to try, and what that would gain.
 fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
     let by = because_of(found);
-    let inside = |at| format!(" Mostly at: {}.", places::stretch(at));
+    let inside = |at| format!(" {}", words::mostly_at(at, found.share_of_segment));
     let inside = found.segment.as_ref().map_or_else(String::new, inside);
     let share = |share: f64, bounds: [f64; 2]| {
         let percent = |share: f64| format!("{:.0}", 100.0 * share);
@@ -108,7 +113,7 @@ fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
     ];
     if let Some(remedy) = found.remedy {
         lines.push(format!("Try: {}.", words::remedy(remedy)));
-        lines.push(gain(found, times));
+        lines.extend(words::gain(found.gain, times).map(|gain| gain.to_string()));
     }
     let narrower = View { width: view.width.saturating_sub(3), ..view };
     let mut text = String::new();
@@ -121,30 +126,13 @@ fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
     text
 }
 
-/// Who did most of it: `, because of nginx`; empty if that is not known.
+/// Who did most of it: `, because of nginx`; empty if that is not known, or is no part of it worth telling.
 pub(crate) fn because_of(found: &Found) -> String {
-    found.by().map_or_else(String::new, |by| format!(", because of {}", objects::offender(by)))
-}
-
-/// What the times would be without a cause.
-pub(crate) fn gain(found: &Found, times: Times) -> String {
-    let left = |now: u64, gain: i64| {
-        format!("{} → {}", number::span(now), number::span(now.saturating_add_signed(gain.saturating_neg())))
-    };
-    let remedied = match found.gain.remedied {
-        Remedied::Gone => "Without it",
-        Remedied::Steady => "If it did not vary",
-    };
-    format!(
-        "{remedied}: p99 {}, p50 {}.",
-        left(times.p99_ns, found.gain.p99_ns),
-        left(times.p50_ns, found.gain.p50_ns)
-    )
+    found.by().map_or_else(String::new, |by| words::because_of(by, found.share_of_first()).to_string())
 }
 
 fn gained(ns: i64) -> String {
-    let span = number::span(ns.unsigned_abs());
-    if ns < 0 { format!("-{span}") } else { span }
+    if ns > 0 { number::span(ns.unsigned_abs()) } else { "none".to_owned() }
 }
 
 /// Where requests were, in turn, and how much of the variation each is; without those that are next to nothing, unless all
@@ -232,8 +220,7 @@ pub fn causes(of: &Variation, all: bool, view: View) -> String {
     ];
     let named = shown.iter().map(|found| found.named).collect();
     let cause = |found: &Found| {
-        let known: u64 = found.offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
-        let share = |ns: u64| ns as f64 / known.max(1) as f64;
+        let share = |ns: u64| ns as f64 / found.ns.max(1) as f64;
         let by = found.offenders.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
         let by: Vec<_> = by
             .map(|by| format!("{} {}", objects::offender(&by.who), number::percent(share(by.ns))))
@@ -270,18 +257,7 @@ pub fn settings(of: &Variation, view: View) -> String {
     format!("Settings that cost these requests time:\n{}", folded::text(&about, &said, view))
 }
 
-/// How much of it is in spikes.
+/// How much of the variance is in spikes.
 pub fn spikes(of: &Variation, view: View) -> String {
-    let spikes = of.spikes;
-    let text = match spikes.spikes {
-        0 => "No request stands out from those around it: the variation is steady.".to_owned(),
-        _ => format!(
-            "{} ({}) {} {} of the variance; the rest is steady.",
-            number::counted(spikes.spikes, "spike", "spikes"),
-            number::counted(spikes.requests, "request", "requests"),
-            if spikes.spikes == 1 { "makes" } else { "make" },
-            number::percent(spikes.share_of_variance)
-        ),
-    };
-    table::paragraph(&text, view)
+    table::paragraph(&words::spikes(of.spikes).to_string(), view)
 }

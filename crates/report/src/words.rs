@@ -10,6 +10,7 @@ pub mod changes;
 pub mod objects;
 pub mod places;
 mod sentence;
+pub mod unused;
 pub mod variation;
 
 pub use sentence::Sentence;

@@ -1,4 +1,5 @@
-//! Spiky and steady variation apart: a spike is some requests that took much longer than those around them.
+//! Spiky and steady variation apart: a spike is a run of requests, one or more, that each took much longer than those around
+//! them. An ordinary request in between ends it.
 
 use std::ops::Range;
 
@@ -13,10 +14,7 @@ const DEVIATIONS: f64 = 6.0 * 1.4826;
 /// What is no more than so much longer than usual is no spike, however little others vary.
 const LEAST: f64 = 0.5;
 
-/// Requests between two that stand out, with which both are one spike.
-const GAP: usize = 2;
-
-/// The spikes, as runs of requests.
+/// The spikes, as runs of requests without an ordinary one among them.
 pub fn spikes(times: &[f64]) -> Vec<Range<usize>> {
     let around = (times.len() / 10).clamp(AROUND[0], AROUND[1]) | 1;
     if times.len() < around {
@@ -32,7 +30,7 @@ pub fn spikes(times: &[f64]) -> Vec<Range<usize>> {
             continue;
         }
         match spikes.last_mut() {
-            Some(last) if at - last.end <= GAP => last.end = at + 1,
+            Some(last) if at == last.end => last.end = at + 1,
             _ => spikes.push(at..at + 1),
         }
     }
@@ -61,8 +59,16 @@ mod tests {
         times[200..206].iter_mut().for_each(|time| *time += 50.0);
         times[203] -= 50.0;
         times[800] += 30.0;
-        assert_eq!(spikes(&times), [200..206, 800..801]);
+        assert_eq!(spikes(&times), [200..203, 204..206, 800..801]);
         assert!(share(&times, &spikes(&times)) > 0.7);
         assert_eq!((spikes(&[]), share(&[], &[])), (vec![], 0.0));
+    }
+
+    #[test]
+    fn slow_requests_with_an_ordinary_one_between_them_are_not_one_spike() {
+        let mut times = vec![10.0; 1000];
+        times[300..420].iter_mut().step_by(3).for_each(|time| *time = 100.0);
+        assert_eq!(spikes(&times).len(), 40);
+        assert!(spikes(&times).iter().all(|run| run.len() == 1));
     }
 }

@@ -25,8 +25,11 @@ pub const LEAST: usize = 40;
 const NAMED: f64 = 0.1;
 const SURE: f64 = 0.02;
 
-/// No more than so many times the median is little longer.
+/// No more than so many times the median is little longer, and no less than the median divided by it little shorter.
 pub const LITTLE: f64 = 1.5;
+
+/// One request of so many may be much quicker than the median, and they vary little all the same.
+pub const QUICK: usize = 10;
 
 /// That there are too few requests.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -38,11 +41,30 @@ pub struct TooFew {
     pub outcome: Box<Outcome>,
 }
 
-/// Whether no more than one request in a hundred takes much longer than the median, or one of fewer: what happened once is
-/// an event, and no variation.
-fn vary_little(times: &[f64], median: f64) -> bool {
-    let much = times.iter().filter(|time| **time > LITTLE * median).count();
-    much <= (times.len() / 100).max(1)
+/// Requests on either side of the median that took much longer or shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sides {
+    /// More than one in a hundred, or than one of fewer, took more than [`LITTLE`] times the median: what happened once is an
+    /// event, and no variation.
+    slow: bool,
+    /// More than one in [`QUICK`] took less than the median divided by that.
+    quick: bool,
+    /// Number of the quick ones.
+    quicker: u64,
+}
+
+impl Sides {
+    fn of(times: &[f64], median: f64) -> Self {
+        let once = (times.len() / 100).max(1);
+        let count = |is: &dyn Fn(f64) -> bool| times.iter().filter(|time| is(**time)).count();
+        let (slower, quicker) =
+            (count(&|time| time > LITTLE * median), count(&|time| time * LITTLE < median));
+        Self { slow: slower > once, quick: quicker * QUICK > times.len(), quicker: quicker as u64 }
+    }
+
+    fn vary_little(self) -> bool {
+        !self.slow && !self.quick
+    }
 }
 
 /// Figures of times, in nanoseconds.
@@ -82,12 +104,13 @@ pub struct Shares {
 
 impl Shares {
     fn new(share: Share, [variance, tail]: [Bounds; 2]) -> Self {
-        let both = |bounds: Bounds| [bounds.low, bounds.high];
+        // What is drawn anew may be off to one side: bounds without the share itself would contradict it.
+        let around = |share: f64, bounds: Bounds| [bounds.low.min(share), bounds.high.max(share)];
         Self {
             share_of_variance: share.of_variance,
-            variance_bounds: both(variance),
+            variance_bounds: around(share.of_variance, variance),
             share_of_tail: share.of_tail,
-            tail_bounds: both(tail),
+            tail_bounds: around(share.of_tail, tail),
         }
     }
 
@@ -96,10 +119,29 @@ impl Shares {
         self.share_of_variance.max(self.share_of_tail)
     }
 
-    /// Whether one of them is worth naming, and surely more than nothing.
-    fn named(&self) -> bool {
-        let is = |share: f64, bounds: [f64; 2]| share >= NAMED && bounds[0] > SURE;
-        is(self.share_of_variance, self.variance_bounds) || is(self.share_of_tail, self.tail_bounds)
+    /// Whether the share of the variance is surely more than next to nothing.
+    pub fn is_sure_of_variance(&self) -> bool {
+        self.variance_bounds[0] > SURE
+    }
+
+    /// Whether the share of the tail is.
+    pub fn is_sure_of_tail(&self) -> bool {
+        self.tail_bounds[0] > SURE
+    }
+
+    /// Whether the share of the variance is worth naming, and sure.
+    pub fn is_named_of_variance(&self) -> bool {
+        self.share_of_variance >= NAMED && self.is_sure_of_variance()
+    }
+
+    /// Whether the share of the tail is.
+    pub fn is_named_of_tail(&self) -> bool {
+        self.share_of_tail >= NAMED && self.is_sure_of_tail()
+    }
+
+    /// Whether the share of the variance is large enough to be named, sure or not.
+    pub fn is_large(&self) -> bool {
+        self.share_of_variance >= NAMED
     }
 }
 
@@ -117,11 +159,11 @@ pub struct Startup {
 /// Requests that took much longer than those around them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spikes {
-    /// Runs of such.
+    /// Runs of such, without an ordinary one among them.
     pub spikes: u64,
     /// How many requests these are.
     pub requests: u64,
-    /// Their share of the variance; the rest is steady.
+    /// Their share of the variance.
     pub share_of_variance: f64,
 }
 
@@ -189,7 +231,7 @@ pub enum Evidence {
         /// The same of typical ones.
         mean_typically_ns: u64,
     },
-    /// Who did how much of it: shares.
+    /// Who did how much of it: shares of all of it, that of which nobody is known included.
     By(Vec<(Offender, f64)>),
     /// In how many spikes it was more than twice as long as typically.
     Spikes {
@@ -209,7 +251,7 @@ pub enum Evidence {
     },
 }
 
-/// By how much the requests' times would be less.
+/// By how much the requests' times would be less: negative, where they would be longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gain {
     /// What would be left of the cause.
@@ -218,6 +260,13 @@ pub struct Gain {
     pub p50_ns: i64,
     /// All but one in a hundred.
     pub p99_ns: i64,
+}
+
+impl Gain {
+    /// Whether requests would be quicker, in the median or at the 99th percentile.
+    pub fn is_any(self) -> bool {
+        self.p50_ns > 0 || self.p99_ns > 0
+    }
 }
 
 /// What kept requests, and makes them vary.
@@ -231,15 +280,17 @@ pub struct Found {
     pub requests: u64,
     /// For how long in all, in nanoseconds.
     pub ns: u64,
-    /// Where most of it was.
+    /// Where the largest part of it was.
     pub segment: Option<Stretch>,
+    /// The share that this part is of its time.
+    pub share_of_segment: f64,
     /// How much of the variation it is.
     pub shares: Shares,
     /// Whether it is surely a part of the variation worth naming.
     pub named: bool,
     /// What speaks for it.
     pub evidence: Vec<Evidence>,
-    /// What can be done, if anything can be on kernels of today.
+    /// What can be done, if anything can be on kernels of today, and there is a gain.
     pub remedy: Option<Remedy>,
     /// What that would gain, if it took away all of it or all that varies of it.
     pub gain: Gain,
@@ -248,9 +299,14 @@ pub struct Found {
 }
 
 impl Found {
-    /// Who did most of it, if that is known.
+    /// Who did the largest part of it, if that is known.
     pub fn by(&self) -> Option<&Offender> {
         self.offenders.first().map(|by| &by.who)
+    }
+
+    /// The share that this one had in the cause's time; 0 if nobody is known.
+    pub fn share_of_first(&self) -> f64 {
+        self.offenders.first().map_or(0.0, |by| by.ns as f64 / self.ns.max(1) as f64)
     }
 }
 
@@ -265,8 +321,10 @@ pub struct Variation {
     pub startup: Option<Startup>,
     /// How long they took.
     pub times: Times,
-    /// Whether they vary little: then no cause is named.
+    /// Whether they vary little, to either side of the median: then no cause is named.
     pub steady: bool,
+    /// How many took less than the median divided by [`LITTLE`].
+    pub quicker: u64,
     /// Those that stand out.
     pub spikes: Spikes,
     /// Where they were, in turn.
@@ -280,6 +338,11 @@ pub struct Variation {
 }
 
 impl Variation {
+    /// The number of requests that the figures are of: those that are kept, without a slow start.
+    pub fn looked_at(&self) -> u64 {
+        self.kept - self.startup.map_or(0, |startup| startup.requests)
+    }
+
     /// Of the transactions of a trace, with these as they are kept, in the order in which they began.
     ///
     /// # Errors
@@ -316,7 +379,7 @@ impl Variation {
         let looked = Looked::new(requests, &all[start..], &times[start..], recording.background);
         let whole_ns = all[start..].iter().fold(0_u64, |sum, request| sum.saturating_add(request.total_ns));
         let spread = looked.spread;
-        let steady = vary_little(looked.times, spread.p50);
+        let sides = Sides::of(looked.times, spread.p50);
         let runs = spikes(looked.times);
         let spikes = Spikes {
             spikes: runs.len() as u64,
@@ -328,10 +391,11 @@ impl Variation {
             kept: found as u64,
             startup,
             times: spread.into(),
-            steady,
+            steady: sides.vary_little(),
+            quicker: sides.quicker,
             spikes,
             segments: looked.segments(),
-            causes: looked.causes(&runs, steady),
+            causes: looked.causes(&runs, sides),
             settings: settings(
                 &costs(requests, &all[start..], &outcome.objects),
                 whole_ns,
@@ -352,6 +416,7 @@ mod tests {
             let time = |at| if at < slow { 151.0 } else { 100.0 };
             (0..all).map(time).collect::<Vec<f64>>()
         };
+        let vary_little = |times: &[f64], median: f64| Sides::of(times, median).vary_little();
         for (all, slow) in [(LEAST, 1), (99, 1), (199, 1), (250, 2), (1_000, 10)] {
             assert!(vary_little(&times(all, slow), 100.0), "{slow} of {all}");
             assert!(!vary_little(&times(all, slow + 1), 100.0), "{} of {all}", slow + 1);
@@ -359,5 +424,15 @@ mod tests {
             assert!(all < 100 || Spread::of(&times(all, slow)).p99 <= LITTLE * 100.0);
         }
         assert!(vary_little(&vec![150.0; 50], 100.0));
+    }
+
+    #[test]
+    fn requests_that_are_much_quicker_than_the_median_vary_as_well() {
+        let times: Vec<f64> = (0..200_u32).map(|at| if at % 20 < 9 { 0.05 } else { 10.0 }).collect();
+        let sides = Sides::of(&times, 10.0);
+        assert_eq!(sides, Sides { slow: false, quick: true, quicker: 90 });
+        assert!(!sides.vary_little());
+        let few: Vec<f64> = (0..200_u32).map(|at| if at % 10 == 0 { 0.05 } else { 10.0 }).collect();
+        assert!(Sides::of(&few, 10.0).vary_little());
     }
 }

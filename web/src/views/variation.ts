@@ -17,6 +17,10 @@ const LINES = ['d0', 'd3', 'd2', 'd1', 'd5', 'd4'];
 
 /** What is less of the variation is not told at first. */
 const TELLING = 0.01;
+
+/** Who had more than that of a cause's time is why; of less than the other nothing is said. */
+const MOST = 0.5;
+const PART = 0.1;
 const NAMED = 4;
 
 export function variation(page: Page): View {
@@ -101,12 +105,11 @@ function link(page: Page, of: PageVariation, request: number | string): Node {
 
 function causes(page: Page, of: PageVariation): Child {
   const bounds = ([low, high]: [number, number]) => `${Math.round(100 * low)} to ${percent(high)}`;
-  const gain = (cause: VaryCause) => `p99 ${span(of.p99_ns)} → ${span(Math.max(0, of.p99_ns - cause.gain.p99_ns))}, p50 ${span(of.p50_ns)} → ${span(Math.max(0, of.p50_ns - cause.gain.p50_ns))}`;
   const told = (cause: VaryCause): Child => [
     h('b', {}, because(cause)),
-    cause.segment ? `; mostly at: ${cause.segment}` : null,
+    cause.segment ? `; longest at: ${cause.segment}` : null,
     h('div', { class: 'soft' }, cause.evidence.join('; ')),
-    cause.remedy ? h('div', {}, `Try: ${cause.remedy}. ${cause.gain.remedied === 'gone' ? 'Without it' : 'If it did not vary'}: ${gain(cause)}.`) : null,
+    cause.remedy ? h('div', {}, `Try: ${cause.remedy}.${cause.gain.gain === null ? '' : ` ${cause.gain.gain}`}`) : null,
     h('div', { class: 'soft' }, 'A slow one: ', link(page, of, cause.example)),
   ];
   const first = of.causes.all.filter((cause) => cause.named).slice(0, NAMED);
@@ -127,7 +130,9 @@ function causes(page: Page, of: PageVariation): Child {
 }
 
 function because(cause: VaryCause): string {
-  return cause.by ? `${cause.cause}, because of ${cause.by}` : cause.cause;
+  const share = (cause.offenders[0]?.ns ?? 0) / Math.max(1, cause.ns);
+  if (!cause.by || share < PART) return cause.cause;
+  return `${cause.cause}, ${share > MOST ? '' : 'in part '}because of ${cause.by}`;
 }
 
 function segments(of: PageVariation): HTMLElement {

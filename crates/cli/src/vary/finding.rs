@@ -80,7 +80,7 @@ fn tables(
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     let view = View::of_stdout(WIDE);
-    write!(out, "{}", losses::text(&found.outcome, trace.manifest().start_ns, view))?;
+    write!(out, "{}", losses::text_of_recording(&found.outcome, trace.manifest().start_ns, view))?;
     writeln!(out, "{}", variation::headline(found, &spec.to_string(), view))?;
     writeln!(out, "{}", variation::segments(found, all, view))?;
     writeln!(out, "{}", variation::causes(found, all, view))?;

@@ -72,7 +72,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::{
-        super::{Connection, Side},
+        super::{Connection, Resent, Side},
         *,
     };
     use crate::key::Key;
@@ -90,6 +90,8 @@ mod tests {
             key: None,
             repeats: 0,
             complete: true,
+            lacks: None,
+            resent: Resent::default(),
             request: Side::default(),
             answer: Side::default(),
             parts: Vec::new(),

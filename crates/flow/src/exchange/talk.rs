@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
-    ops::RangeInclusive,
 };
 
 use super::Side;
@@ -69,17 +68,7 @@ impl Sent {
             ended: began,
         })
     }
-
-    /// Who asks, where this is the first that was seen: its sender. What a service sends to a port that was given to a
-    /// client answers a request of before the recording began.
-    fn client(&self) -> SocketAddr {
-        let [from, to] = [self.from, self.to].map(|end| GIVEN.contains(&end.port()));
-        if to && !from { self.to } else { self.from }
-    }
 }
-
-/// The ports that Linux gives to those who ask for none (`ip_local_port_range`, if nobody changed it): clients.
-const GIVEN: RangeInclusive<u16> = 32_768..=60_999;
 
 /// What two ends send each other.
 #[derive(Default)]
@@ -111,6 +100,8 @@ pub(super) struct Way {
     pub(super) flows: Vec<usize>,
     /// When the first began.
     pub(super) began: Option<i64>,
+    /// When the last did.
+    last: Option<i64>,
     pub(super) bytes: u64,
     /// TCP's sequence numbers: the first, and the one after the last.
     pub(super) range: Option<(u32, u32)>,
@@ -122,8 +113,13 @@ const LATE: usize = 4;
 /// Datagrams that may have an answer yet; the oldest is given up then.
 const OPEN: usize = 64;
 
+/// An answer does not pause for longer, in nanoseconds, unless it took longer until then. What comes later nobody asked for: a
+/// server's ping, what it has to say of its own accord, the end of its TLS.
+const PAUSE: i64 = 1_000_000_000;
+
 impl Talk {
-    pub(super) fn take(&mut self, sent: &Sent) {
+    /// Takes in what was sent; `client` says who asks, if that is not known of the talk itself.
+    pub(super) fn take(&mut self, sent: &Sent, client: impl FnOnce() -> SocketAddr) {
         match sent.opens {
             // A connection that opens anew, on ports that were in use before.
             Some(true) if sent.bytes == 0 && sent.sequence.is_some() => {
@@ -137,7 +133,7 @@ impl Talk {
         if sent.bytes == 0 && sent.sequence.is_some() {
             return;
         }
-        let client = *self.client.get_or_insert_with(|| sent.client());
+        let client = *self.client.get_or_insert_with(client);
         let asks = sent.from == client;
         let recent = self.open.iter_mut().chain(self.done.iter_mut().rev().take(LATE));
         for turn in recent {
@@ -151,7 +147,7 @@ impl Talk {
             self.ask(client, sent);
         } else if sent.protocol == "UDP" {
             self.answer_datagram(sent);
-        } else if let Some(turn) = self.open.back_mut() {
+        } else if let Some(turn) = self.open.back_mut().filter(|turn| !turn.is_over(sent.began)) {
             // Without one, it is what nobody asked for: a greeting.
             turn.answer.add(sent);
         }
@@ -214,6 +210,12 @@ impl Talk {
 }
 
 impl Turn {
+    /// Whether what is sent then is no part of its answer any more.
+    fn is_over(&self, now: i64) -> bool {
+        let (Some(began), Some(answered)) = (self.request.began, self.answer.last) else { return false };
+        now.saturating_sub(answered) > PAUSE.max(answered.saturating_sub(began))
+    }
+
     /// Whether a datagram is this one's request once more: nobody has answered, and it has the same key and length, and
     /// begins alike.
     fn is_repeated_by(&self, sent: &Sent) -> bool {
@@ -240,6 +242,7 @@ impl Way {
     fn take(&mut self, sent: &Sent) {
         self.flows.push(sent.flow);
         self.began = Some(self.began.map_or(sent.began, |began| began.min(sent.began)));
+        self.last = self.last.max(Some(sent.began));
     }
 
     fn add(&mut self, sent: &Sent) {

@@ -31,6 +31,12 @@ struct Sent {
     parents: Vec<u64>,
     /// The server's thread that receives it, or sends it.
     thread: u32,
+    /// It is dropped in its sender's domain.
+    dropped: bool,
+    /// The ports of client and server.
+    ports: [u64; 2],
+    /// The client has the server's address, and the server the client's.
+    swapped: bool,
 }
 
 fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent {
@@ -44,11 +50,18 @@ fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent 
         sequence: u64::from(sequence) << 32,
         parents: Vec::new(),
         thread: 1,
+        dropped: false,
+        ports: [CLIENT.1, SERVER.1],
+        swapped: false,
     }
 }
 
+fn dropped(sent: Sent) -> Sent {
+    Sent { dropped: true, ..sent }
+}
+
 fn other(by_client: bool, at: u64, protocol: u64, flags: u64, sequence: u64) -> Sent {
-    Sent { by_client, guest: VM1, at, protocol, flags, bytes: 10, sequence, parents: Vec::new(), thread: 1 }
+    Sent { protocol, flags, bytes: 10, sequence, ..tcp(by_client, at, 0, 0, 0) }
 }
 
 /// A trace of frames: each begins in its sender's domain, is put on a ring 10 ns later, comes off it 30 ns later and ends
@@ -64,6 +77,13 @@ fn ways(frames: &[Sent]) -> Vec<(Exchange, Way)> {
 
 /// The same, of exchanges that were due then.
 fn ways_since(frames: &[Sent], due_ns: impl Fn(&Exchange) -> i64) -> Vec<(Exchange, Way)> {
+    let flows = flows(frames);
+    let all = exchange::of(&flows);
+    let mut ways = Ways::of(&flows, &all);
+    all.iter().map(|of| (of.clone(), ways.exchange(of, due_ns(of)))).collect()
+}
+
+fn flows(frames: &[Sent]) -> Flows {
     let dir = tempfile::tempdir().unwrap();
     let guest = |name: &str, number: u8| {
         let vm = Some(DomainVm { host: "host".into(), pid: 4000 + u32::from(number), cid: None });
@@ -77,7 +97,11 @@ fn ways_since(frames: &[Sent], due_ns: impl Fn(&Exchange) -> i64) -> Vec<(Exchan
     let mut records = Vec::new();
     for (number, sent) in (1..).zip(frames) {
         let (from, to) = if sent.by_client { (HOST, sent.guest) } else { (sent.guest, HOST) };
-        let (source, target) = if sent.by_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+        let mut ends = [(CLIENT.0, sent.ports[0]), (SERVER.0, sent.ports[1])];
+        if sent.swapped {
+            ends.reverse();
+        }
+        let [source, target] = if sent.by_client { ends } else { [ends[1], ends[0]] };
         let (flow, other) = (from << 56 | number, to << 56 | (1000 + number));
         let thread = sent.thread;
         let ports = if sent.protocol == 1 { 0 } else { source.1 << 16 | target.1 };
@@ -92,6 +116,10 @@ fn ways_since(frames: &[Sent], due_ns: impl Fn(&Exchange) -> i64) -> Vec<(Exchan
             records.push((sent.at, from, flow, Kind::Split, vec![*parent, 7, 8], thread));
         }
         records.push((sent.at + 5, from, flow, Kind::Frame, words, thread));
+        if sent.dropped {
+            records.push((sent.at + 10, from, flow, Kind::Quit, vec![9, 2, 0xffff_ffff_8190_0123], thread));
+            continue;
+        }
         records.push((sent.at + 10, from, flow, Kind::Xin, key(from), thread));
         records.push((sent.at + 40, to, other, Kind::Xout, key(to), thread));
         records.push((sent.at + 90, to, other, Kind::Quit, vec![9], thread));
@@ -103,10 +131,7 @@ fn ways_since(frames: &[Sent], due_ns: impl Fn(&Exchange) -> i64) -> Vec<(Exchan
         writer.append(domain, i64::try_from(time_ns).unwrap(), &record).unwrap();
     }
     writer.finish().unwrap();
-    let flows = Flows::of(&Trace::open(dir.path()).unwrap());
-    let all = exchange::of(&flows);
-    let mut ways = Ways::of(&flows, &all);
-    all.iter().map(|of| (of.clone(), ways.exchange(of, due_ns(of)))).collect()
+    Flows::of(&Trace::open(dir.path()).unwrap())
 }
 
 fn parts(exchange: &Exchange) -> Vec<(&str, i64)> {
@@ -372,6 +397,158 @@ fn tenants_with_the_same_addresses_have_requests_of_their_own() {
     assert_eq!(told, [("vm1", 20, 40), ("vm2", 7, 9)]);
 }
 
+/// Where a way was until when, legs at one place together.
+fn legs(way: &Way) -> Vec<(String, i64)> {
+    let mut told: Vec<(String, i64)> = Vec::new();
+    for leg in &way.legs {
+        match told.last_mut() {
+            Some((place, until)) if *place == way_place(&leg.place) => *until = leg.until_ns,
+            _ => told.push((way_place(&leg.place), leg.until_ns)),
+        }
+    }
+    told
+}
+
+#[test]
+fn a_request_whose_segment_was_dropped_and_sent_again_takes_until_then() {
+    let all = ways(&[
+        tcp(true, 0, ACK, 100, 20),
+        tcp(false, 200, ACK, 500, 40),
+        dropped(tcp(true, 1_000, ACK, 120, 20)),
+        tcp(true, 201_000, ACK, 120, 20),
+        tcp(false, 201_500, ACK, 540, 40),
+    ]);
+    let [_, (one, way)] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((one.start_ns, one.end_ns, one.complete), (1_000, 201_590, true));
+    assert_eq!((one.request.bytes, one.request.flows.len()), (20, 2));
+    assert!(parts(one).contains(&("request, until it was sent again", 200_000)), "{:?}", parts(one));
+    assert_eq!(legs(way)[0], ("SentAgain".to_owned(), 201_000));
+    assert_eq!(legs(way).last().unwrap().1, 201_590);
+}
+
+#[test]
+fn an_answer_of_which_a_segment_was_dropped_takes_until_all_of_it_came() {
+    // The first one of an answer; and the last one, which comes in two that are cut otherwise.
+    let all = ways(&[
+        tcp(true, 0, ACK, 100, 20),
+        dropped(tcp(false, 300, ACK, 500, 40)),
+        tcp(false, 200_300, ACK, 500, 40),
+        tcp(true, 400_000, ACK, 120, 20),
+        tcp(false, 400_300, ACK, 540, 40),
+        dropped(tcp(false, 400_400, ACK, 580, 60)),
+        tcp(false, 600_400, ACK, 580, 30),
+        tcp(false, 600_500, ACK, 610, 30),
+    ]);
+    let [(first, way), (second, rest)] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((first.total_ns(), second.total_ns()), (200_390, 200_590));
+    assert!(first.complete && second.complete);
+    assert!(parts(first).contains(&("server in vm1", 210)), "{:?}", parts(first));
+    for (exchange, way, again) in [(first, way, 200_300), (second, rest, 600_500)] {
+        let parts = parts(exchange);
+        let sent_again = parts.iter().find(|(name, _)| *name == "answer, until it was sent again");
+        assert!(sent_again.is_some_and(|(_, ns)| *ns >= 200_000), "{parts:?}");
+        assert!(
+            legs(way).contains(&("answer, until it was sent again".to_owned(), again)),
+            "{:?}",
+            legs(way)
+        );
+    }
+}
+
+#[test]
+fn what_is_sent_again_though_it_had_arrived_makes_nothing_longer() {
+    let all = exchanges(&[
+        tcp(true, 0, ACK, 100, 20),
+        tcp(true, 200_000, ACK, 100, 20),
+        tcp(false, 300_000, ACK, 500, 40),
+        tcp(false, 500_000, ACK, 500, 40),
+    ]);
+    let [one] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(one.total_ns(), 300_090);
+    assert!(parts(one).contains(&("server in vm1", 299_910)), "{:?}", parts(one));
+}
+
+#[test]
+fn requests_that_cannot_be_told_are_counted_with_the_reason() {
+    let found = exchange::find(&flows(&[
+        tcp(true, 0, ACK, 100, 20),
+        tcp(false, 200, ACK, 500, 40),
+        // Dropped and never sent again: one of TCP, one of UDP; and one that nobody answers.
+        dropped(tcp(true, 1_000, ACK, 120, 20)),
+        other(true, 1_900, 17, 0, 0),
+        other(false, 2_000, 17, 0, 0),
+        dropped(other(true, 3_000, 17, 0, 0)),
+        other(true, 4_000, 17, 0, 0),
+    ]));
+    assert_eq!(found.exchanges.len(), 2);
+    let mut lacks: Vec<_> =
+        found.unanswered.iter().map(|of| (of.connection.protocol, format!("{:?}", of.lacks))).collect();
+    lacks.sort();
+    let told = [("TCP", "Some(Dropped)"), ("UDP", "None"), ("UDP", "Some(Dropped)")];
+    assert_eq!(lacks, told.map(|(protocol, lacks)| (protocol, lacks.to_owned())));
+}
+
+#[test]
+fn what_nobody_asked_for_is_no_part_of_an_answer() {
+    let second = 1_000_000_000;
+    let all = exchanges(&[
+        tcp(true, 0, ACK, 100, 20),
+        tcp(false, 200, ACK, 500, 40),
+        tcp(false, 300, ACK, 540, 40),
+        // The end of TLS.
+        tcp(false, 75 * second, ACK, 580, 31),
+        // An answer that pauses for less than it took.
+        tcp(true, 100 * second, ACK, 120, 20),
+        tcp(false, 103 * second, ACK, 611, 40),
+        tcp(false, 105 * second, ACK, 651, 40),
+    ]);
+    let told: Vec<_> = all.iter().map(|one| (one.total_ns(), one.answer.bytes)).collect();
+    let long = i64::try_from(5 * second).unwrap() + 90;
+    assert_eq!(told, [(390, 80), (long, 80)]);
+}
+
+#[test]
+fn who_answers_is_known_by_the_other_connections_of_its_port() {
+    // gRPC's port is one of those that Linux gives to clients. All were open before: an answer comes first.
+    let at_port = |client, sent: Sent| Sent { ports: [client, 50_051], ..sent };
+    for clients in [[40_000, 40_001], [61_000, 61_001]] {
+        let of = |client, at| {
+            [
+                at_port(client, tcp(false, at, ACK, 500, 50)),
+                at_port(client, tcp(true, at + 1_000, ACK, 100, 20)),
+                at_port(client, tcp(false, at + 2_000, ACK, 550, 50)),
+            ]
+        };
+        let all =
+            exchanges(&clients.map(|client| of(client, client)).into_iter().flatten().collect::<Vec<_>>());
+        let told: Vec<_> = all
+            .iter()
+            .map(|one| (one.connection.server.port(), one.total_ns(), &*one.client_domain))
+            .collect();
+        assert_eq!(told, [(50_051, 1_090, "host"); 2]);
+    }
+    // Of one alone, who sends first asks.
+    let all = exchanges(&[
+        at_port(40_000, tcp(true, 1_000, ACK, 100, 20)),
+        at_port(40_000, tcp(false, 2_000, ACK, 550, 50)),
+    ]);
+    assert_eq!(all[0].connection.server.port(), 50_051);
+}
+
+#[test]
+fn a_connection_between_the_same_addresses_the_other_way_round_is_another_one() {
+    // The host has the address that vm1 has in another network, and vm1 has the host's there.
+    let of = |swapped, sent: Sent| Sent { swapped, ports: [8_000, 80], ..sent };
+    let all = exchanges(&[
+        of(false, tcp(true, 1_000, ACK, 100, 20)),
+        of(true, tcp(true, 1_100, ACK, 100, 7)),
+        of(true, tcp(false, 2_000, ACK, 500, 9)),
+        of(false, tcp(false, 3_000, ACK, 500, 40)),
+    ]);
+    let told: Vec<_> = all.iter().map(|one| (one.request.bytes, one.answer.bytes, one.end_ns)).collect();
+    assert_eq!(told, [(20, 40, 3_090), (7, 9, 2_090)]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -390,6 +567,9 @@ proptest! {
                 flags: flags.into(),
                 bytes,
                 sequence: u64::from(sequence) << 32,
+                dropped: sequence % 5 == 0,
+                ports: [CLIENT.1, SERVER.1],
+                swapped: false,
                 thread: u32::from(flags % 3),
                 parents: if parent < 5 { vec![(1 + parent % 2) << 56 | (1 + parent)] } else { Vec::new() },
             })

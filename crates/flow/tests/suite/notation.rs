@@ -50,6 +50,7 @@ pub fn way_place(of: &WayPlace) -> String {
         WayPoint::ClientLate => "client, until it asked".to_owned(),
         WayPoint::FramesBeforeLast => "request, frames before its last".to_owned(),
         WayPoint::PutTogether => "request, being put together".to_owned(),
+        WayPoint::AnsweredAgain => "answer, until it was sent again".to_owned(),
         WayPoint::FramesAfterFirst => "answer, frames after its first".to_owned(),
         other => format!("{other:?}"),
     };

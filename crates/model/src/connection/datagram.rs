@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use xweave_trace::event::Event;
 
-use super::{Connections, EPHEMERAL, End, EndId};
+use super::{Connections, End, EndId};
 
 /// What is older than this, in nanoseconds, and has younger ones behind it, was lost: who asks again does so after half
 /// a second or more, and what arrives is mostly received sooner.
@@ -149,7 +149,6 @@ impl Connections {
         if self.is_stream(id) {
             return;
         }
-        self.guess_service(id, id.connection.remote_port());
         let asked = self.serves(id);
         let exchanges = self.exchanges(id);
         if asked {
@@ -170,7 +169,6 @@ impl Connections {
         if self.is_stream(id) {
             return (None, None);
         }
-        self.guess_service(id, id.connection.local_port());
         let peer = self.peer(id);
         let next = self.exchanges(id).next;
         let place = peer.and_then(|peer| self.ends.get(&peer)).and_then(|peer| {
@@ -196,17 +194,5 @@ impl Connections {
 
     fn serves(&self, id: EndId) -> bool {
         self.service(id) == id.connection.local_port()
-    }
-
-    /// Of two ports that are given to who asks for any, the one that something was sent to first is the service's.
-    fn guess_service(&mut self, id: EndId, service: u16) {
-        let (local, remote) = (id.connection.local_port(), id.connection.remote_port());
-        let known = |end: EndId| self.ends.get(&end).is_some_and(|end| end.service.is_some());
-        let listens = |end: EndId| self.listeners.has(end.domain, end.netns, end.connection.local_port());
-        let told = |end: EndId| known(end) || listens(end);
-        let new = self.ends.get(&id).is_none_or(|end| end.received.is_empty() && end.sent.len() < 2);
-        if local.min(remote) >= EPHEMERAL && new && !told(id) && !self.peer(id).is_some_and(told) {
-            self.touch(id).service = Some(service);
-        }
     }
 }

@@ -26,6 +26,45 @@ fn merged_accesses_are_given_and_done_together() {
     assert_eq!((disks.access(1), disks.access(2).map(|access| access.queued)), (None, Some(30)));
 }
 
+/// Whichever says it: what became of the accesses, and what the disk did.
+#[test]
+fn what_is_given_again_was_in_the_queue_until_then() {
+    for bio in [0, 7] {
+        let mut disks = Disks::default();
+        let named = |kind, time| Event { other: bio, ..event(kind, time, 100, 8192) };
+        for position in [100, 108] {
+            disks.queue(&Event {
+                other: if position == 100 { bio } else { 0 },
+                ..event(Kind::DiskQueue, 10, position, 4096)
+            });
+        }
+        for time in [20, 500, 1_000] {
+            disks.issue(&named(Kind::DiskIssue, time));
+        }
+        assert_eq!(disks.done(&named(Kind::DiskComplete, 1_010)).ended, [0, 1]);
+        for number in [0, 1] {
+            assert_eq!(
+                disks.access(number).map(|access| (access.queued, access.issued)),
+                Some((10, Some(1_000)))
+            );
+        }
+        let used = disks.used()[&DiskId { domain: 1, device: 8 }];
+        assert_eq!((used.accesses, used.queue_ns, used.device_ns, used.busy_ns), (1, 990, 10, 10));
+    }
+}
+
+#[test]
+fn what_is_left_of_a_request_may_be_given_again() {
+    let mut disks = Disks::default();
+    disks.queue(&Event { other: 7, ..event(Kind::DiskQueue, 10, 100, 8192) });
+    disks.issue(&Event { other: 7, ..event(Kind::DiskIssue, 20, 100, 8192) });
+    assert!(disks.done(&Event { other: 7, ..event(Kind::DiskComplete, 40, 100, 4096) }).ended.is_empty());
+    disks.issue(&Event { other: 7, ..event(Kind::DiskIssue, 60, 108, 4096) });
+    assert_eq!(disks.done(&Event { other: 7, ..event(Kind::DiskComplete, 90, 108, 4096) }).ended, [0]);
+    let used = disks.used()[&DiskId { domain: 1, device: 8 }];
+    assert_eq!((used.accesses, used.bytes, used.device_ns), (1, 8192, 70));
+}
+
 #[test]
 fn a_large_access_is_done_with_its_last_part() {
     let mut disks = Disks::default();

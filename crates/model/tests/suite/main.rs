@@ -15,6 +15,7 @@ mod loss;
 mod notation;
 mod points;
 mod requests;
+mod streams;
 mod synthetic;
 mod usage;
 mod vcpu;

@@ -18,7 +18,7 @@ use super::{
     SCHEMA,
     divided::build_times,
     encode,
-    parts::{build_causes, build_part, build_totals},
+    parts::{build_causes, build_part, build_totals, build_unused},
 };
 use crate::words::{causes, objects as words};
 
@@ -136,6 +136,7 @@ pub fn build_summary(outcome: &Outcome, totals: &Totals) -> Summary {
         incomplete_flows: outcome.incomplete_flows,
         uncertain: outcome.uncertain,
         unanswered: outcome.unanswered,
+        unused: build_unused(outcome.unused),
     };
     Summary {
         figures,

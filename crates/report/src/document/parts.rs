@@ -1,8 +1,10 @@
 //! Rows that transactions' times are divided into: in words, and with the fields that programs compare.
 
-use xweave_document::parts::{Cause, Offender, Part, ReasonFields, RoleFields, StateFields, Total};
+use xweave_document::parts::{
+    Cause, Offender, Part, ReasonFields, RoleFields, StateFields, Total, UnusedRequests,
+};
 use xweave_model::{
-    ObjectGroup, Objects,
+    ObjectGroup, Objects, Unused,
     objects::Reason,
     parts::{Kept, Such, Totals},
 };
@@ -70,4 +72,10 @@ pub fn build_totals(totals: &Totals) -> Vec<Total> {
         transactions: total.transactions,
     };
     totals.all().iter().map(total).collect()
+}
+
+/// Builds the numbers of requests that are no transactions.
+pub fn build_unused(of: Unused) -> UnusedRequests {
+    let Unused { dropped, lost, unseen, unanswered, open } = of;
+    UnusedRequests { dropped, lost, unseen, unanswered, open }
 }

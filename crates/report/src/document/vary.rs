@@ -17,7 +17,7 @@ use xweave_vary::{
     variation::{Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
 };
 
-use super::parts::build_offender;
+use super::parts::{build_offender, build_unused};
 use crate::words::{objects, places, variation as words};
 
 /// Builds the figures of the requests.
@@ -27,9 +27,11 @@ pub fn build_figures(of: &Variation) -> VaryFigures {
     VaryFigures {
         requests: of.requests,
         kept: of.kept,
+        unused: build_unused(of.outcome.unused),
         startup: of.startup.map(startup),
         times: build_times(of.times),
         steady: of.steady,
+        quicker: of.quicker,
         spikes: VarySpikes { spikes, requests, share_of_variance },
     }
 }
@@ -48,12 +50,12 @@ fn build_others(of: Others) -> VaryOthers {
     VaryOthers { p50, p99, max, mean_in_tail, mean_typically }
 }
 
-fn build_gain(of: Gain) -> VaryGain {
+fn build_gain(of: Gain, times: Times) -> VaryGain {
     let remedied = match of.remedied {
         cause::Remedied::Gone => Remedied::Gone,
         cause::Remedied::Steady => Remedied::Steady,
     };
-    VaryGain { remedied, p50_ns: of.p50_ns, p99_ns: of.p99_ns }
+    VaryGain { remedied, p50_ns: of.p50_ns, p99_ns: of.p99_ns, gain: words::gain(of, times).map(Into::into) }
 }
 
 /// Builds the row of a segment.
@@ -69,8 +71,8 @@ pub fn build_segment(of: &Segment) -> VarySegment {
     }
 }
 
-/// Builds the row of a cause, with no more than `most` of the objects behind it.
-pub fn build_cause(of: &Found, most: usize) -> VaryCause {
+/// Builds the row of a cause of requests that take these times, with no more than `most` of the objects behind it.
+pub fn build_cause(of: &Found, times: Times, most: usize) -> VaryCause {
     let offenders = of.offenders.iter().take(most);
     VaryCause {
         kind: of.cause.kind.name(),
@@ -84,7 +86,7 @@ pub fn build_cause(of: &Found, most: usize) -> VaryCause {
         named: of.named,
         evidence: of.evidence.iter().map(|evidence| words::evidence(evidence).into()).collect(),
         remedy: of.remedy.map(|remedy| words::remedy(remedy).into()),
-        gain: build_gain(of.gain),
+        gain: build_gain(of.gain, times),
         example: Id(of.example),
     }
 }
@@ -126,7 +128,11 @@ pub fn write(
         transaction: spec.to_string(),
         figures: build_figures(variation),
         segments: variation.segments.iter().map(build_segment).collect(),
-        causes: variation.causes.iter().map(|found| build_cause(found, usize::MAX)).collect(),
+        causes: variation
+            .causes
+            .iter()
+            .map(|found| build_cause(found, variation.times, usize::MAX))
+            .collect(),
         settings: variation.settings.iter().map(build_setting).collect(),
         each: each.map(|each| each.iter().map(build_request).collect()),
     };

@@ -85,12 +85,14 @@ impl Findings {
         let Some(found) = of.causes.iter().find(|cause| cause.named) else { return };
         let title = variation::said(of, &called(spec)).into_iter().next().unwrap_or_default();
         let by = variation::because_of(found);
-        let text = format!(
-            "{} of the variance: {}{by}. {}",
-            number::percent(found.shares.share_of_variance),
-            words::variation::cause(&found.cause),
-            variation::gain(found, of.times)
-        );
+        let shares = found.shares;
+        let share = match shares.is_named_of_variance() {
+            true => format!("{} of the variance", number::percent(shares.share_of_variance)),
+            false => format!("{} of what makes the slowest slow", number::percent(shares.share_of_tail)),
+        };
+        let gain = found.remedy.and_then(|_| words::variation::gain(found.gain, of.times));
+        let gain = gain.map_or_else(String::new, |gain| format!(" {gain}"));
+        let text = format!("{share}: {}{by}.{gain}", words::variation::cause(&found.cause));
         let advice = found.remedy.map(|remedy| format!("Try: {}.", words::variation::remedy(remedy)));
         self.add(title.trim_end_matches('.'), &text, advice.as_deref(), ["variation"]);
     }

@@ -69,7 +69,7 @@ impl Found {
             said: said(of, &self.spec.to_string()),
             figures: build_figures(of),
             segments: cut(of.segments.iter().map(build_segment), SEGMENTS, LIST),
-            causes: cut(of.causes.iter().map(|found| build_cause(found, OFFENDERS)), CAUSES, LIST),
+            causes: cut(of.causes.iter().map(|found| build_cause(found, of.times, OFFENDERS)), CAUSES, LIST),
             settings: cut(of.settings.iter().map(build_setting), CAUSES, LIST),
             each: self.columns(),
         }

@@ -99,6 +99,7 @@ fn way_place(WayPlace { made, point }: &WayPlace) -> String {
         WayPoint::SentAgain => "request, until it was sent again".to_owned(),
         WayPoint::PutTogether => "request, being put together".to_owned(),
         WayPoint::Server { domain } => format!("server in {domain}"),
+        WayPoint::AnsweredAgain => "answer, until it was sent again".to_owned(),
         WayPoint::FramesAfterFirst => "answer, frames after its first".to_owned(),
         WayPoint::Flow { side, place } => {
             let side = match side {

@@ -1,14 +1,128 @@
 //! Why requests vary, and what can be done about it.
 
+use xweave_model::{Offender, Stretch};
 use xweave_vary::{
     Cause,
-    cause::{Kind, Remedy, Whom},
+    cause::{Kind, Remedied, Remedy, Whom},
     settings::{Setting, Stand, What},
-    variation::Evidence,
+    variation::{Evidence, Found, Gain, Segment, Shares, Spikes, Times},
 };
 
-use super::{Sentence, causes, objects};
-use crate::number::span;
+use super::{Sentence, causes, objects, places};
+use crate::number::{self, span};
+
+/// An object that had more of a cause's time than this is why; of one that had less than `PART` nothing is said.
+const MOST: f64 = 0.5;
+const PART: f64 = 0.1;
+
+/// That some requests took much less than the median.
+pub fn quicker(quicker: u64, of: u64) -> Sentence {
+    let share = quicker as f64 / of.max(1) as f64;
+    Sentence::new(format!(
+        "{} of {} took less than two thirds of that median.",
+        number::percent(share),
+        number::counted(of, "request", "requests")
+    ))
+}
+
+/// That requests vary little; `but_for_one`, if one of them took much longer.
+pub fn steady(but_for_one: bool) -> Sentence {
+    let they = if but_for_one { "But for one, they" } else { "They" };
+    Sentence::new(format!("{they} vary little: no cause is named."))
+}
+
+/// Why no cause is named, though requests vary: the one with the `largest` share, a tenth at least, may be none.
+pub fn none_named(largest: Option<&Found>, requests: u64) -> Sentence {
+    Sentence::new(match largest {
+        Some(found) => format!(
+            "No cause is surely a tenth of the variation. The largest: {}, {} of the variance; {} are too few to be sure.",
+            cause(&found.cause),
+            of_variance(&found.shares),
+            number::counted(requests, "request", "requests")
+        ),
+        None => "No cause is a tenth of the variation: it is spread over many.".to_owned(),
+    })
+}
+
+/// A share of the variance, and between which bounds it is: `57 % (50 to 66)`.
+fn of_variance(shares: &Shares) -> String {
+    let [low, high] = shares.variance_bounds;
+    format!("{} ({:.0} to {:.0})", number::percent(shares.share_of_variance), 100.0 * low, 100.0 * high)
+}
+
+/// The segment with the largest share of the variance; that it has it is only said if it is sure.
+pub fn widest(of: &Segment, requests: u64) -> Sentence {
+    let (place, meaning) = (places::stretch(&of.stretch), places::meaning(&of.stretch));
+    let place = format!("{place}{}", meaning.map_or_else(String::new, |meaning| format!(" ({meaning})")));
+    Sentence::new(match of.shares.is_sure_of_variance() {
+        true => {
+            let tail = number::percent(of.shares.share_of_tail);
+            let tail = match of.shares.is_sure_of_tail() {
+                true => format!(", {tail} of what makes the slowest slow"),
+                false => String::new(),
+            };
+            let variance = number::percent(of.shares.share_of_variance);
+            format!("Where it varies most: {place}: {variance} of the variance{tail}.")
+        }
+        false => format!(
+            "{} are too few to be sure where it varies: {place} has {} of the variance.",
+            number::counted(requests, "request", "requests"),
+            of_variance(&of.shares)
+        ),
+    })
+}
+
+/// Where the largest part of a cause's time was, which is that share of it.
+pub fn mostly_at(at: &Stretch, share: f64) -> Sentence {
+    let place = places::stretch(at);
+    Sentence::new(match share > MOST {
+        true => format!("Mostly at: {place}."),
+        false => format!("Longest at: {place} ({}).", number::percent(share)),
+    })
+}
+
+/// Who had that share of a cause's time: `, because of nginx`; empty if that is next to nothing.
+pub fn because_of(who: &Offender, share: f64) -> Sentence {
+    let who = objects::offender(who);
+    Sentence::new(match share {
+        _ if share > MOST => format!(", because of {who}"),
+        _ if share >= PART => format!(", in part because of {who}"),
+        _ => String::new(),
+    })
+}
+
+/// What the times of requests would be without a cause; nothing, if none of them would be shorter.
+pub fn gain(of: Gain, times: Times) -> Option<Sentence> {
+    let left = |what: &str, now: u64, gain: i64| {
+        let shorter = (gain > 0).then(|| [now, now.saturating_sub(gain.unsigned_abs())].map(span));
+        match shorter.filter(|[now, left]| now != left) {
+            Some([now, left]) => (true, format!("{what} {now} → {left}")),
+            None => (false, format!("{what} not shorter")),
+        }
+    };
+    let remedied = match of.remedied {
+        Remedied::Gone => "Without it",
+        Remedied::Steady => "If it did not vary",
+    };
+    let (p99, p50) = (left("p99", times.p99_ns, of.p99_ns), left("p50", times.p50_ns, of.p50_ns));
+    (p99.0 || p50.0).then(|| Sentence::new(format!("{remedied}: {}, {}.", p99.1, p50.1)))
+}
+
+/// How much of the variance is in requests that stand out.
+pub fn spikes(of: Spikes) -> Sentence {
+    let requests = |n| number::counted(n, "request", "requests");
+    Sentence::new(match of.spikes {
+        0 => "No request stands out from those around it.".to_owned(),
+        _ => format!(
+            "{} ({} that {} out from those around {}): {} of the variance.",
+            number::counted(of.spikes, "spike", "spikes"),
+            requests(of.requests),
+            if of.requests == 1 { "stands" } else { "stand" },
+            if of.requests == 1 { "it" } else { "them" },
+            number::percent(of.share_of_variance)
+        ),
+    })
+}
 
 /// Who was kept: `vCPUs of vm1`, `sipserver in vm1`, `host`.
 fn whom(of: &Whom) -> String {
@@ -26,17 +140,17 @@ pub fn cause(of: &Cause) -> Sentence {
     Sentence::new(match of.kind {
         Kind::VcpuHalted => format!("{whom} were halted, and had to be woken"),
         Kind::VcpuPreempted => format!("{whom} waited for a CPU of their host"),
-        Kind::VcpuThrottled => format!("{whom} had used up their CPU quota"),
+        Kind::VcpuThrottled => format!("{whom} were kept from their CPU, by a quota or another limit"),
         Kind::VcpuExits => format!("{whom} were out of the guest: the hypervisor worked for them"),
         Kind::BackendLate => format!("{whom} waited for a CPU"),
         Kind::InterruptLate => format!("interrupts were late in {whom}"),
         Kind::SocketQueue => format!("the socket's queue: {whom} ran for others"),
         Kind::BatchArrival => "requests came in batches, and waited for each other".to_owned(),
         Kind::RunQueue => format!("{whom} waited for a CPU"),
-        Kind::OwnThreads => format!("{whom} waited for a CPU that others of its threads had"),
+        Kind::OwnThreads => format!("{whom} waited for a CPU that other threads of that name had"),
         Kind::CpuWaking => format!("{whom} waited for a CPU that was idle to wake up"),
         Kind::CpuFrequency => format!("{whom} ran on CPUs below their highest frequency"),
-        Kind::Throttled => format!("{whom} had used up its CPU quota"),
+        Kind::Throttled => format!("{whom} was kept from its CPU, by a quota or another limit"),
         Kind::Futex => format!("a futex in {whom}"),
         Kind::KernelLock => format!("a lock of the kernel in {whom}"),
         Kind::Stopped => format!("{whom} was stopped"),
@@ -70,12 +184,15 @@ pub fn remedy(of: Remedy) -> Sentence {
              haltpoll (cpuidle_haltpoll.force=1)"
         }
         Remedy::CpuForEachVcpu => {
-            "give each vCPU a CPU of its own: there are more vCPUs that run than CPUs (virsh vcpupin, taskset)"
+            "give each vCPU a CPU of its own: several of them ran on one (virsh vcpupin, taskset)"
         }
         Remedy::OthersOffVcpus => {
             "keep others off the vCPUs' CPUs: pin these (virsh vcpupin, taskset), and the others elsewhere (cpuset)"
         }
-        Remedy::VmQuota => "raise the quota of the VM's cgroup (cpu.max; virsh schedinfo vcpu_quota)",
+        Remedy::VmQuota => {
+            "see whether the VM's cgroup was throttled (nr_throttled of its cpu.stat), and raise its quota (cpu.max; virsh \
+             schedinfo vcpu_quota); else see what kept the vCPUs from an idle CPU (core scheduling, RT throttling)"
+        }
         Remedy::CpuForBackend => {
             "give vhost's thread a CPU that is not the vCPUs' (virsh emulatorpin, taskset of vhost-PID)"
         }
@@ -90,7 +207,7 @@ pub fn remedy(of: Remedy) -> Sentence {
             "give the thread a CPU of its own, or a higher priority (chrt), or the guest more vCPUs"
         }
         Remedy::FewerThreads => {
-            "let fewer of its threads run at once: a pool of workers, not a thread for each request"
+            "let fewer of these threads run at once: where they are of one process, a pool of workers, not a thread for each request"
         }
         Remedy::ShallowIdle => {
             "forbid deep idle states (cpupower idle-set -D 0, or PM QoS: hold /dev/cpu_dma_latency at 0), after trying it: \
@@ -99,7 +216,10 @@ pub fn remedy(of: Remedy) -> Sentence {
         Remedy::HighestFrequency => {
             "let the CPUs run at their highest frequency (cpupower frequency-set -g performance)"
         }
-        Remedy::Quota => "raise the quota of its cgroup (cpu.max)",
+        Remedy::Quota => {
+            "see whether its cgroup was throttled (nr_throttled of its cpu.stat), and raise its quota (cpu.max); else see what \
+             kept it from an idle CPU (core scheduling, RT throttling)"
+        }
         Remedy::ShorterLock => "hold the lock for a shorter time, or divide it: the holder is named",
         Remedy::Continue => "let it go on (kill -CONT), and find who stops it",
         Remedy::Memory => {
@@ -134,7 +254,7 @@ pub fn evidence(of: &Evidence) -> Sentence {
         Evidence::Total { ns, requests, of } => format!("{} in {requests} of {of} requests", span(*ns)),
         Evidence::Tail { slowest, mean_in_tail_ns, mean_typically_ns } => {
             let [tail, usual] = [mean_in_tail_ns, mean_typically_ns].map(|ns| span(*ns));
-            format!("{tail} in each of the slowest {slowest}, {usual} in typical ones")
+            format!("{tail} in the mean of the slowest {slowest}, {usual} of typical ones")
         }
         Evidence::By(offenders) => {
             let share =

@@ -440,7 +440,8 @@ fn explain_is_written_as_it_goes() {
            "p99_ns":25000,"parts":[{"domain":"vm1","kind":"thread","ns":32000,"object":"client",
            "reason":"cpu_taken","role":"program","state":"ready","transactions":2,"why":"hog had the CPU"},{"domain":"vm1","kind":"thread",
            "ns":18000,"object":"client","role":"program","state":"running","transactions":2,"why":null}],"total_ns":50000,
-           "transactions":2,"unanswered":0,"uncertain":0,"unwritten":0},"sizes":[]}"#,
+           "transactions":2,"unanswered":0,"uncertain":0,
+           "unused":{"dropped":0,"lost":0,"open":0,"unanswered":0,"unseen":0},"unwritten":0},"sizes":[]}"#,
     );
     let summary = format!(r#"],"summary":{summary}"#);
     let [(one, end), (two, _)] = [transaction(1, 10_000), transaction(2, 50_000)];

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::snapshot::{assert_looks, views};
 use xweave_flow::{
     Exchange,
-    exchange::{Connection, Part, Side, Threads, services},
+    exchange::{Connection, Part, Resent, Side, Threads, services},
 };
 use xweave_report::{View, exchanges};
 
@@ -25,6 +25,8 @@ fn exchange(client: (&str, &str), server: (&str, &str), parts: &[(&str, i64)]) -
         key: None,
         repeats: 0,
         complete: true,
+        lacks: None,
+        resent: Resent::default(),
         request: Side { bytes: 30, flows: vec![0xa1] },
         answer: Side { bytes: 4_096, flows: vec![0xa2, 0xa3] },
         parts: parts

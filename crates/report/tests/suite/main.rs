@@ -19,3 +19,4 @@ mod snapshot;
 mod tables;
 mod transactions;
 mod variation;
+mod varied;

@@ -7,7 +7,7 @@ use xweave_flow::{
     flow_place::{Carrier, Station},
     legs::{ExchangeSide, WayPoint},
 };
-use xweave_model::{DomainRef, Offender, Outcome, Stretch};
+use xweave_model::{DomainRef, Offender, Outcome, Stretch, Unused};
 use xweave_report::{View, variation, words};
 use xweave_vary::{
     Cause, Variation,
@@ -76,6 +76,7 @@ fn found(kind: Kind, whom: Whom, by: &[(&str, u64)], of_variance: f64) -> Found 
         requests: 812,
         ns: 930_000_000,
         segment: Some(ring()),
+        share_of_segment: 0.9,
         shares: shares(of_variance, of_variance * 0.9),
         named: of_variance > 0.1,
         evidence: vec![
@@ -96,6 +97,7 @@ fn varied() -> Variation {
         startup: Some(Startup { requests: 120, ns: 1_200_000_000, p50_ns: 2_400_000 }),
         times: Times { p50_ns: 412_000, p99_ns: 4_900_000, deviation_ns: 800_000 },
         steady: false,
+        quicker: 0,
         spikes: Spikes { spikes: 3, requests: 41, share_of_variance: 0.62 },
         segments: vec![
             segment(station("host", Station::Stack), 20_000, 0.004),
@@ -105,7 +107,7 @@ fn varied() -> Variation {
         ],
         causes: vec![
             found(Kind::VcpuHalted, vm1(), &[], 0.68),
-            found(Kind::RunQueue, server(), &[("cron", 3), ("sshd", 1)], 0.14),
+            found(Kind::RunQueue, server(), &[("cron", 697_500_000), ("sshd", 232_500_000)], 0.14),
             found(Kind::Running, server(), &[], 0.05),
             found(Kind::VcpuExits, vm1(), &[], 0.001),
         ],
@@ -173,7 +175,7 @@ fn where_little_varies_nothing_is_blamed() {
         let text = all(&steady, view);
         assert!(text.contains("They vary little: no cause is named.") && !text.contains("Try:"), "{text}");
         assert!(!text.contains("Settings"), "{text}");
-        assert!(text.contains("No request stands out"), "{text}");
+        assert!(text.contains("No request stands out from those around it."), "{text}");
     }
     // One slow request of fewer than a hundred is their 99th percentile.
     let once =
@@ -184,4 +186,14 @@ fn where_little_varies_nothing_is_blamed() {
         "{text}"
     );
     assert!(text.contains("But for one, they vary little: no cause is named."), "{text}");
+}
+
+#[test]
+fn requests_that_could_not_be_used_are_told_in_the_first_line() {
+    let unused = Unused { dropped: 12, open: 1, ..Unused::default() };
+    let of = Variation { outcome: Outcome { unused, ..Outcome::default() }, ..varied() };
+    let text = variation::headline(&of, "exchange:5060", View { width: 2_000, color: false });
+    let told = "13 more requests could not be used: 12 with frames that were dropped and not seen to be sent again, 1 not \
+                answered when the recording ended.";
+    assert!(text.lines().next().unwrap().ends_with(told), "{text}");
 }

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, ops::Range};
 use xweave_flow::{WayPlace, legs::WayPoint};
 use xweave_model::{Offender, Power, Stretch};
 
-use super::{By, Evidence, Found, Gain, Others, Segment, Shares, whole};
+use super::{By, Evidence, Found, Gain, Others, Segment, Shares, Sides, whole};
 use crate::{
     bootstrap::bounds,
     cause::{Cause, Kind, Remedied, Whom, power},
@@ -220,7 +220,7 @@ impl<'r> Looked<'r> {
         }
     }
 
-    pub(super) fn causes(&self, spikes: &[Range<usize>], steady: bool) -> Vec<Found> {
+    pub(super) fn causes(&self, spikes: &[Range<usize>], sides: Sides) -> Vec<Found> {
         let mut columns = vec![vec![0.0; self.all.len()]; self.causes.len()];
         let mut told: Vec<Told<'_>> = vec![Told::default(); self.causes.len()];
         for (at, Amount { segment, cause, by, power, ns, .. }) in self.all_amounts() {
@@ -238,7 +238,7 @@ impl<'r> Looked<'r> {
             .zip(told)
             .zip(shares)
             .enumerate()
-            .map(|(which, ((column, told), shares))| self.found(which, column, told, shares, spikes, steady))
+            .map(|(which, ((column, told), shares))| self.found(which, column, told, shares, spikes, sides))
             .filter(|found| found.ns > 0)
             .collect();
         found.sort_by(|one, other| {
@@ -260,46 +260,61 @@ impl<'r> Looked<'r> {
         Told { by, segments, power }: Told<'_>,
         shares: Shares,
         spikes: &[Range<usize>],
-        steady: bool,
+        sides: Sides,
     ) -> Found {
         let cause = &self.causes[which];
         let mut offenders: Vec<By> =
             by.into_iter().map(|(who, ns)| By { who: who.clone(), ns: whole(ns) }).collect();
         offenders.sort_by_key(|by| Reverse(by.ns));
-        let segment = segments
-            .into_iter()
-            .max_by(|one, other| one.1.total_cmp(&other.1))
-            .map(|(at, _)| self.segments[at].clone());
-        let (before, after) = (self.spread, Spread::of(&self.without(which, column)));
-        let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
+        let all_segments: f64 = segments.values().sum();
+        let segment = segments.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
+        let share_of_segment = segment.map_or(0.0, |(_, ns)| ns / all_segments.max(1.0));
+        let gain = self.gain(which, column);
         let example =
             self.ranks.tail.iter().copied().max_by(|one, other| column[*one].total_cmp(&column[*other]));
         let ns = column.iter().copied().fold(0, |sum: u64, ns| sum.saturating_add(whole(ns)));
         Found {
             cause: cause.clone(),
-            remedy: cause.remedy(offenders.first().map(|by| &by.who), self.background),
+            remedy: cause
+                .remedy(offenders.first().map(|by| &by.who), self.background)
+                .filter(|_| gain.is_any()),
             requests: column.iter().filter(|ns| **ns > 0.0).count() as u64,
             ns,
-            segment,
-            named: !steady && shares.named(),
+            segment: segment.map(|(at, _)| self.segments[at].clone()),
+            share_of_segment,
+            // What is longer in the slowest tells nothing, if the slowest are hardly slower than others.
+            named: !sides.vary_little()
+                && (shares.is_named_of_variance() || sides.slow && shares.is_named_of_tail()),
             shares,
             evidence: evidence(column, &self.ranks, spikes, &offenders)
                 .into_iter()
                 .chain(saved(&power))
                 .collect(),
             offenders,
-            gain: Gain {
-                remedied: cause.kind.remedied(),
-                p50_ns: less(before.p50, after.p50),
-                p99_ns: less(before.p99, after.p99),
-            },
+            gain,
             example: example.map_or(0, |at| self.all[at].id),
         }
     }
 
+    /// What the remedy of a cause gains. Where its median time in each request would gain nothing, as that is the long one of
+    /// two, what there would be without it.
+    fn gain(&self, which: usize, column: &[f64]) -> Gain {
+        let (before, kind) = (self.spread, self.causes[which].kind);
+        let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
+        let gained = |remedied: Remedied| {
+            let after = Spread::of(&self.without(which, column, remedied));
+            Gain { remedied, p50_ns: less(before.p50, after.p50), p99_ns: less(before.p99, after.p99) }
+        };
+        let gain = gained(kind.remedied());
+        if gain.p99_ns > 0 {
+            gain
+        } else {
+            Some(gained(Remedied::Gone)).filter(|gone| gone.is_any()).unwrap_or(gain)
+        }
+    }
+
     /// The requests' times with what is left of that cause after its remedy.
-    fn without(&self, which: usize, column: &[f64]) -> Vec<f64> {
-        let remedied = self.causes[which].kind.remedied();
+    fn without(&self, which: usize, column: &[f64], remedied: Remedied) -> Vec<f64> {
         let Some(Waits { queue, socket, server, waits, .. }) = &self.waits else {
             return without(self.times, column, remedied);
         };
@@ -332,17 +347,17 @@ fn is_server(segment: &Stretch) -> bool {
 fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &[By]) -> Vec<Evidence> {
     let [in_tail, usual] = ranks.means(column);
     let requests = column.iter().filter(|ns| **ns > 0.0).count();
+    let total: f64 = column.iter().sum();
     let mut all = vec![
-        Evidence::Total { ns: whole(column.iter().sum()), requests, of: column.len() },
+        Evidence::Total { ns: whole(total), requests, of: column.len() },
         Evidence::Tail {
             slowest: ranks.tail.len(),
             mean_in_tail_ns: whole(in_tail),
             mean_typically_ns: whole(usual),
         },
     ];
-    let known: u64 = offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
-    if known > 0 {
-        let share = |by: &By| (by.who.clone(), by.ns as f64 / known as f64);
+    if !offenders.is_empty() && total > 0.0 {
+        let share = |by: &By| (by.who.clone(), by.ns as f64 / total);
         all.push(Evidence::By(offenders.iter().take(OFFENDERS).map(share).collect()));
     }
     let more = |run: &&Range<usize>| column[(*run).clone()].iter().any(|ns| *ns > 2.0 * usual);
