@@ -18,7 +18,7 @@ const MANY: u32 = 4;
 pub(crate) struct Ports(FxHashMap<(u8, u32, u16), u32>);
 
 impl Ports {
-    /// A stream that nobody was seen to open is seen for the first time.
+    /// Adds a stream that nobody was seen to open.
     pub(crate) fn connect(&mut self, domain: u8, netns: u32, connection: Connection) {
         for port in [connection.local_port(), connection.remote_port()] {
             if self.0.len() < MOST {
@@ -28,14 +28,14 @@ impl Ports {
         }
     }
 
-    /// The number of a port's streams.
+    /// Returns the number of a port's streams.
     pub(crate) fn streams(&self, domain: u8, netns: u32, port: u16) -> u32 {
         self.0.get(&(domain, netns, port)).copied().unwrap_or(0)
     }
 }
 
-/// The service's of two ports: the one that is not given to who asks for any, unless the other one has many more streams; else the
-/// one with more streams; else the one that something was sent to first.
+/// Returns the service's port of two: the one that is not given to who asks for any, unless the other one has many more streams;
+/// else the one with more streams; else the one that data was sent to first.
 pub(crate) fn service(ports: [u16; 2], streams: impl Fn(u16) -> u32, sent_to: u16) -> u16 {
     let [one, other] = ports;
     let [of_one, of_other] = ports.map(streams);

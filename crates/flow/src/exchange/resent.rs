@@ -20,7 +20,7 @@ pub struct Resent {
     pub rest: Option<[usize; 2]>,
 }
 
-/// Where the bytes of a segment begin and end, counted from the first byte of `of`.
+/// Returns the first byte of a segment and the one after the last, relative to the sequence number `of`.
 fn bytes(flow: &Flow, of: u32) -> Option<[i64; 2]> {
     let frame = flow.frame.filter(|frame| frame.is_tcp() && frame.bytes > 0)?;
     // Sequence numbers wrap: what lies less than half of them behind is before.
@@ -28,7 +28,7 @@ fn bytes(flow: &Flow, of: u32) -> Option<[i64; 2]> {
     Some([from, from.saturating_add(frame.bytes.into())])
 }
 
-/// The first of the frames that carried all bytes of one that did not arrive, sent after it; none if they did not come.
+/// Returns the first of the later frames that together carried all bytes of a lost one; `None` if some never arrived.
 pub(super) fn carried_by(lost: usize, way: &Way, all: &[Flow]) -> Option<usize> {
     let flow = &all[lost];
     if !matches!(flow.incomplete, Some(Incomplete::Dropped | Incomplete::Unmatched | Incomplete::NoEnd)) {
@@ -50,8 +50,8 @@ pub(super) fn carried_by(lost: usize, way: &Way, all: &[Flow]) -> Option<usize> 
     None
 }
 
-/// The first of a way's frames that did not arrive, and was sent before the last of `carrier`, which carried bytes of it. The
-/// others of `carrier` are what that was cut off or put together from.
+/// Returns the first frame of a way that did not arrive and was sent before the last flow of `carrier`, which carried bytes of
+/// it. The other flows of `carrier` are its origins.
 pub(super) fn lost_before(carrier: &[usize], way: &Way, all: &[Flow]) -> Option<usize> {
     let carries = &all[*carrier.last()?];
     if way.flows.iter().all(|&at| all[at].complete()) {
@@ -69,11 +69,12 @@ pub(super) fn lost_before(carrier: &[usize], way: &Way, all: &[Flow]) -> Option<
     way.flows.iter().copied().find(overlaps)
 }
 
-/// Frames from the last one on that are looked at for one that is no duplicate.
+/// Number of frames, from the last one on, that are checked for being duplicates.
 const DUPLICATES: usize = 16;
 
-/// The frame with which the last of a way's bytes came, of those that are meant: what TCP sent again although it had arrived
-/// brings nothing. `origins` gives what a frame was cut off or put together from, itself included.
+/// Returns the frame that brought the last new byte of a way, among those for which `meant` is true: a segment that TCP sent
+/// again although it had arrived brings nothing. `origins` returns the flows that a frame was cut off or put together from,
+/// itself included.
 pub(super) fn last_new(
     way: &Way,
     all: &[Flow],

@@ -1,4 +1,4 @@
-//! Who asks and who answers on a connection that was open before the recording began.
+//! Client and server of connections that were open before the recording began.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,12 +12,12 @@ use super::talk::Sent;
 /// listen at one of them (gRPC's 50051) are known by what else is seen of them.
 const GIVEN: RangeInclusive<u16> = 32_768..=60_999;
 
-/// What all connections of a trace tell of the ends of each.
+/// Evidence from all TCP connections of a trace for which ends are servers.
 #[derive(Debug, Default)]
 pub(super) struct Roles {
-    /// To these somebody was seen to open a TCP connection.
+    /// Ends that a client was seen to open a connection to.
     opened: HashSet<SocketAddr>,
-    /// By end, another one of its TCP connections, and whether there are several.
+    /// First peer of each end, and whether the end has several.
     peers: HashMap<SocketAddr, (SocketAddr, bool)>,
 }
 
@@ -38,9 +38,9 @@ impl Roles {
         }
     }
 
-    /// Who asks, where `sent` is the first that was seen of a connection. An end answers that others were seen to open
-    /// connections to, or that has several; what a service sends to a port that was given to a client answers a request of before
-    /// the recording began. Else who sends first asks.
+    /// Returns the client of a connection whose first recorded frame is `sent`. An end is the server if clients were seen to
+    /// open connections to it, or if it has several; otherwise if its port is not one that Linux gives to clients, as opposed to
+    /// the peer's. Without such a difference, the sender of the first frame is the client.
     pub(super) fn client(&self, sent: &Sent) -> SocketAddr {
         let several = |end: &SocketAddr| self.peers.get(end).is_some_and(|(_, several)| *several);
         let serves = |end: &SocketAddr| self.opened.contains(end);

@@ -113,12 +113,12 @@ const LATE: usize = 4;
 /// Datagrams that may have an answer yet; the oldest is given up then.
 const OPEN: usize = 64;
 
-/// An answer does not pause for longer, in nanoseconds, unless it took longer until then. What comes later nobody asked for: a
-/// server's ping, what it has to say of its own accord, the end of its TLS.
+/// Longest pause within an answer, in nanoseconds, unless the answer took longer until then. Later data is unasked: a server's
+/// ping, a push, the end of its TLS.
 const PAUSE: i64 = 1_000_000_000;
 
 impl Talk {
-    /// Takes in what was sent; `client` says who asks, if that is not known of the talk itself.
+    /// Adds a frame; `client` returns the client, if the talk itself does not show it.
     pub(super) fn take(&mut self, sent: &Sent, client: impl FnOnce() -> SocketAddr) {
         match sent.opens {
             // A connection that opens anew, on ports that were in use before.
@@ -210,7 +210,7 @@ impl Talk {
 }
 
 impl Turn {
-    /// Whether what is sent then is no part of its answer any more.
+    /// Whether data that is sent at that time is no part of the answer any more.
     fn is_over(&self, now: i64) -> bool {
         let (Some(began), Some(answered)) = (self.request.began, self.answer.last) else { return false };
         now.saturating_sub(answered) > PAUSE.max(answered.saturating_sub(began))

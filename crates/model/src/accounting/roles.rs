@@ -12,7 +12,7 @@ use crate::{
 /// Connections of which it is remembered who asks; of more, their ports tell.
 const MOST: usize = 1 << 18;
 
-/// What is known of a connection's service.
+/// Service of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     port: u16,
@@ -20,7 +20,7 @@ struct Known {
     surely: bool,
 }
 
-/// Who serves, in all domains.
+/// Services of all domains.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roles {
     listeners: Listeners,
@@ -29,7 +29,7 @@ pub(super) struct Roles {
 }
 
 impl Roles {
-    /// Takes in an event of a socket.
+    /// Adds an event of a socket.
     pub(super) fn take(&mut self, event: &Event) {
         let connection = Connection(event.position);
         let (local, remote) = (connection.local_port(), connection.remote_port());
