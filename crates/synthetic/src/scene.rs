@@ -7,7 +7,8 @@
 //! mechanism's [truths](Mechanism::truths), or nothing.
 //!
 //! Modules: `stage` has CPUs, vCPUs and what an event is put on, `threads` who there is, `mechanism` the mechanisms and their
-//! truths, `path` the way of a request, `service` what the server does, `compose` puts requests one after the other, `evidence`
+//! truths, `path` the way of a request, `service` what the server does, `compose` puts requests one after the other, `decoy` what has nothing to do with them,
+//! `evidence`
 //! takes out what a recording does not have, `listing` prints events.
 //!
 //! ```
@@ -18,6 +19,7 @@
 //! ```
 
 mod compose;
+mod decoy;
 mod evidence;
 mod listing;
 mod mechanism;
@@ -88,6 +90,8 @@ impl World {
             }
         }
         let mut scene = Scene::new(stage, local, blocking);
+        let datagrams = !mechanism.is_of_streams() && evidence != Evidence::Imported;
+        scene.datagrams = datagrams && scene.stage.random.percent(25);
         if mechanism == Mechanism::Netem {
             scene.qdisc = "netem";
         }

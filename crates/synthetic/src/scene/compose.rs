@@ -102,6 +102,7 @@ impl Scene {
         if let Some((Mechanism::AnswerHeld, ns)) = strike.0 {
             let at = self.client_takes(nth, got, 1);
             let at = self.client_waits(nth, at);
+            self.decoys(at + 60_000, at + ns);
             got = self.acknowledged_late(nth, at, ns);
             got = self.client_takes(nth, got, 2);
         } else {
@@ -117,6 +118,7 @@ impl Scene {
         let (begun, arrived) = match strike.0 {
             Some((Mechanism::Qdisc | Mechanism::Netem | Mechanism::QdiscUnseen, ns)) => {
                 let sent = self.begins(nth, at, Self::BYTES);
+                self.decoys(sent + 60_000, sent + ns);
                 let run = self.held(nth, sent, ns);
                 (sent, self.carry_in(run, strike))
             }
@@ -125,6 +127,7 @@ impl Scene {
                 let waits = self.client_waits(nth, sent);
                 let lost = matches!(strike.0, Some((Mechanism::Retransmit, _)));
                 let again = self.again(nth);
+                self.decoys(waits + 60_000, waits + ns);
                 let run = self.timer_lets_go(nth, waits + ns, SOFT_TIMER, |stage, place, at| {
                     if lost { stage.put(place, at + 700, Kind::Retransmit, again) } else { at + 700 }
                 });
@@ -132,6 +135,7 @@ impl Scene {
             }
             Some((Mechanism::AddressLate, ns)) => {
                 let sent = self.begins(nth, at, Self::BYTES);
+                self.decoys(sent + 60_000, sent + ns);
                 (sent, self.asks_address(nth, sent, ns))
             }
             Some((Mechanism::Nagle, ns)) => {
@@ -142,6 +146,7 @@ impl Scene {
                 let at = self.carry_in(run, strike);
                 let at = self.takes(nth, at, half);
                 let at = self.server_waits(at);
+                self.decoys(at + 60_000, at + ns);
                 (sent, self.acknowledges_late(at, ns))
             }
             Some((Mechanism::SecondHalfLate, ns)) => {
@@ -150,7 +155,8 @@ impl Scene {
                 let client = self.client(nth);
                 let at = self.carry_in(run, strike);
                 let at = self.takes(nth, at, half);
-                self.server_waits(at);
+                let waits = self.server_waits(at);
+                self.decoys(waits + 60_000, sent + ns);
                 let wakes = self.sleeps_at(client.home, client.tid, sent + 8_000, ns);
                 let second = self.begins(nth, wakes, half);
                 let run = self.sets_out(nth, second, strike);

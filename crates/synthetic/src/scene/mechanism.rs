@@ -155,6 +155,16 @@ mechanisms! {
     ConsoleOutput Guest false ["interrupt_late" of "vm1", "vcpu_exits" of "vm1"];
 }
 
+impl Mechanism {
+    /// Whether it is one of streams only.
+    pub(super) fn is_of_streams(self) -> bool {
+        matches!(
+            self,
+            Self::Retransmit | Self::Nagle | Self::WindowClosed | Self::SecondHalfLate | Self::AnswerHeld
+        )
+    }
+}
+
 /// A mechanism and for how long it delays a request; or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strike(pub(super) Option<(Mechanism, i64)>);

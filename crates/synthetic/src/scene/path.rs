@@ -42,6 +42,10 @@ pub(super) struct Scene {
     pub(super) beside: Place,
     /// Threads wait within the call that receives; else in one that tells of whatever comes.
     blocking: bool,
+    /// Requests and answers are datagrams.
+    pub(super) datagrams: bool,
+    /// The CPU of the guest that takes the network's interrupts.
+    irq_home: Place,
     /// In which context vhost gives frames to the host's kernel.
     deliver: Context,
     clients: Vec<Client>,
@@ -70,7 +74,22 @@ impl Scene {
         let clients = (0..12).map(|nth| client(nth, if nth == 11 { OTHER_PORT } else { PORT })).collect();
         let (server, beside) = if local { (host(1), host(3)) } else { (guest(0), guest(1)) };
         let (call, frames, qdisc) = (0, 0x77, "tbf");
-        Self { stage, local, server, beside, blocking, deliver, clients, call, frames, qdisc }
+        let irq_home = if !local && stage.random.percent(30) { beside } else { server };
+        let datagrams = false;
+        Self {
+            stage,
+            local,
+            server,
+            beside,
+            blocking,
+            datagrams,
+            irq_home,
+            deliver,
+            clients,
+            call,
+            frames,
+            qdisc,
+        }
     }
 
     /// The one that asks at the other port.
@@ -102,7 +121,11 @@ impl Scene {
 
     /// How long a call that receives has lasted.
     fn lasted(&self, at: i64, call: i64) -> i64 {
-        if self.blocking { at - call + 200 } else { 350 }
+        match (self.datagrams, self.blocking) {
+            (true, _) => 0,
+            (false, true) => at - call + 200,
+            (false, false) => 350,
+        }
     }
 
     /// The client is woken by a timer, unless it runs, and begins to send so much. Returns when.
@@ -157,7 +180,7 @@ impl Scene {
     }
 
     /// Does something in a softirq: of an interrupt, or raised by the thread below.
-    fn within(
+    pub(super) fn within(
         &mut self,
         place: Place,
         at: i64,
@@ -244,14 +267,19 @@ impl Scene {
             Some((Mechanism::VcpuPreemptedBefore, ns)) => self.stage.come_back(self.server, at, HOG, ns),
             _ => {
                 let by = Bringer::From(VHOST_HOME, Context::Task);
-                self.stage.bring_when(self.server, at, by, strike.vcpu_dispatch())
+                self.stage.bring_when(self.interrupted(strike), at, by, strike.vcpu_dispatch())
             }
         };
         self.vhost_sleeps(at + 2_500);
         brought
     }
 
-    fn vhost_sleeps(&mut self, at: i64) {
+    /// The CPU of the guest that takes what comes: the server's, where that is what the mechanism is about.
+    fn interrupted(&self, strike: Strike) -> Place {
+        if Self::occupant(strike).is_some() { self.server } else { self.irq_home }
+    }
+
+    pub(super) fn vhost_sleeps(&mut self, at: i64) {
         let at = at.max(self.stage.last(VHOST_HOME) + 800);
         if self.stage.current(VHOST_HOME) == VHOST {
             self.stage.sleep(VHOST_HOME, at, State::Sleeping);
@@ -266,6 +294,9 @@ impl Scene {
             Some((Mechanism::Ksoftirqd, _)) => (KSOFTIRQD, Context::Softirq),
             Some((Mechanism::ThreadedNapi, _)) => (NAPI, Context::Hard),
             _ => {
+                if self.interrupted(strike) != place {
+                    return self.receives_beside(at, waits);
+                }
                 let softirq = (SOFT_NET_RX, Context::Hard);
                 let at = self.within(place, at, Some(VIRTIO_NET), softirq, |scene, at| {
                     if waits {
@@ -304,6 +335,22 @@ impl Scene {
         self.stage.switch(place, at + 1_200, SERVER, State::Sleeping)
     }
 
+    /// Another CPU of the guest takes frames, and wakes the server on its own.
+    fn receives_beside(&mut self, at: i64, waits: bool) -> i64 {
+        let (beside, server) = (self.irq_home, self.server);
+        let mut runs = at;
+        let at = self.within(beside, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
+            if !waits {
+                return at + 900;
+            }
+            let [at, run] = scene.wakes_from((beside, at, Context::Softirq), SERVER, server);
+            runs = run;
+            at
+        });
+        self.stage.idle_again(beside, at + 600);
+        if waits { runs } else { at }
+    }
+
     /// The server, which runs, has received so much of a client's request.
     pub(super) fn takes(&mut self, nth: usize, at: i64, bytes: u64) -> i64 {
         let lasted = self.lasted(at + 900, self.call);
@@ -330,13 +377,13 @@ impl Scene {
             });
             return [at, run];
         }
-        self.kicks(at + 1_500, strike)
+        self.kicks(place, at + 1_500, strike)
     }
 
     /// The guest tells vhost that there is a frame to send. Returns when it goes on, and when vhost runs.
-    fn kicks(&mut self, at: i64, strike: Strike) -> [i64; 2] {
+    fn kicks(&mut self, place: Place, at: i64, strike: Strike) -> [i64; 2] {
         let mut run = 0;
-        let at = self.stage.trap(self.server, at, EXIT_NPF, |stage, home, at| {
+        let at = self.stage.trap(place, at, EXIT_NPF, |stage, home, at| {
             run = if stage.current(VHOST_HOME) == VHOST {
                 at + 300
             } else {
@@ -394,20 +441,15 @@ impl Scene {
     /// A frame that no program waits for goes to the guest, which answers it in its softirq. Returns when vhost has that.
     fn guest_replies(&mut self, run: i64) -> i64 {
         let at = self.bring_frames(run, Strike::NONE);
-        let place = self.server;
+        let place = self.irq_home;
         let mut runs = 0;
         let at = self.within(place, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
-            let [at, run] = scene.kicks(at + 1_000, Strike::NONE);
+            let [at, run] = scene.kicks(place, at + 1_000, Strike::NONE);
             runs = run;
             at
         });
-        self.idle_again(at);
+        self.stage.idle_again(place, at + 600);
         runs
-    }
-
-    /// The guest's CPU idles again after an interrupt, if it did before.
-    fn idle_again(&mut self, at: i64) {
-        self.stage.idle_again(self.server, at + 600);
     }
 
     /// The address of the guest's device has to be asked for first, and the first question is lost: it is asked again after so
@@ -429,11 +471,11 @@ impl Scene {
         let at = self.stage.bring(place, at + ns, Bringer::Timer);
         let mut run = 0;
         let at = self.within(place, at, Some(TIMER), (SOFT_TIMER, Context::Hard), |scene, at| {
-            let [at, runs] = scene.kicks(at + 1_000, Strike::NONE);
+            let [at, runs] = scene.kicks(place, at + 1_000, Strike::NONE);
             run = runs;
             at
         });
-        self.idle_again(at);
+        self.stage.idle_again(place, at + 600);
         let at = run + self.stage.between(1_500, 3_500);
         let at = self.vhost_delivers(at, |_, at, _| at + 1_500);
         self.carry_in(at + 600, Strike::NONE)

@@ -116,11 +116,21 @@ impl Scene {
     /// What runs on a CPU beside the server's wakes a thread there, and the other way round. Returns when the waker goes on, and
     /// when the other one runs.
     fn wakes_across(&mut self, from: Place, at: i64, thread: u32, to: Place) -> [i64; 2] {
+        self.wakes_from((from, at, Context::Task), thread, to)
+    }
+
+    /// The same, from a context.
+    pub(super) fn wakes_from(
+        &mut self,
+        (from, at, context): (Place, i64, Context),
+        thread: u32,
+        to: Place,
+    ) -> [i64; 2] {
         if self.local {
-            let runs = self.stage.wake_and_run((from, at, Context::Task), thread, to, Dispatch::Fast);
+            let runs = self.stage.wake_and_run((from, at, context), thread, to, Dispatch::Fast);
             return [at + 700, runs];
         }
-        let at = self.stage.wake(from, at, Context::Task, thread, to, Quota::Left);
+        let at = self.stage.wake(from, at, context, thread, to, Quota::Left);
         // It tells the other CPU by an interrupt.
         let mut brought = 0;
         let at = self.stage.trap(from, at + 600, EXIT_MSR, |stage, home, at| {
@@ -192,6 +202,7 @@ impl Scene {
     }
 
     fn sleeps(&mut self, at: i64, ns: i64) -> i64 {
+        self.decoys(at + 60_000, at + ns);
         self.sleeps_at(self.server, SERVER, at, ns)
     }
 
