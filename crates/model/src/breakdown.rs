@@ -84,8 +84,7 @@ pub enum TimeState {
     Ready,
     /// It could have run, and its processor was idle: it was still waking up.
     Waking,
-    /// It could have run, and its processor went idle without it: the scheduler withheld it, as where a CPU quota
-    /// (`cpu.max`) is used up.
+    /// It could have run, and a CPU quota (`cpu.max`) was used up.
     Throttled,
     /// An access waited for the disk.
     Queue,
@@ -105,7 +104,7 @@ pub enum TimeState {
     Exit,
     /// The vCPU could have gone on, and another thread had its processor.
     Preempted,
-    /// The vCPU was halted, or its thread waited for something else.
+    /// The vCPU was halted.
     Halted,
     /// The thread was stopped: by a signal, or by who traces it.
     Stopped,
@@ -139,6 +138,8 @@ pub enum Cause {
     Refused(usize, Refused),
     /// A thread waited for the futex at this address meanwhile.
     Futex(u64),
+    /// The same, and that is a lock, which the thread that ended the wait had held.
+    HeldFutex(u64),
     /// A thread waited for this meanwhile.
     Awaited(WaitedFor),
     /// It had not yet received what it then took up, and did not wait for it: it may have run for others.
@@ -212,18 +213,19 @@ pub fn breakdown_of_answer(
     walk.pieces()
 }
 
-/// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does.
+/// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does. What the processor
+/// did instead is unknown, but for a guest's that had an interrupt pending and could not take it.
 pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Vec<Piece> {
     let mut walk = BackwardWalk::new(machine);
     let interrupts = Object::Interrupts(cpu);
     let gaps: Vec<_> = machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.gaps(from, to)).collect();
     let mut end = to;
     for gap in gaps.into_iter().rev() {
-        walk.on_cpu(cpu, gap.to, end, interrupts, TimeState::Waiting);
+        walk.on_cpu(cpu, gap.to, end, interrupts, TimeState::Unknown);
         walk.add(gap.from, gap.to, interrupts, TimeState::Unknown);
         end = gap.from;
     }
-    walk.on_cpu(cpu, from, end, interrupts, TimeState::Waiting);
+    walk.on_cpu(cpu, from, end, interrupts, TimeState::Unknown);
     walk.pieces()
 }
 
@@ -412,7 +414,11 @@ impl<'m> BackwardWalk<'m> {
                 }
                 lock => {
                     let outer = self.awaited;
-                    self.awaited = outer.or(lock.map(Cause::Futex));
+                    let futex = |address| match self.machine.held_futex(id, to, waker, address) {
+                        true => Cause::HeldFutex(address),
+                        false => Cause::Futex(address),
+                    };
+                    self.awaited = outer.or_else(|| lock.map(futex));
                     if self.far(waker) {
                         self.add(from, to, me, TimeState::Waiting);
                     } else {

@@ -301,6 +301,11 @@ impl Connections {
         next.checked_sub(1).map(|at| taken[at])
     }
 
+    /// Whether a thread has received something at an end, as far as that is remembered.
+    pub fn is_of(&self, thread: ThreadId, end: EndId) -> bool {
+        self.taken.get(&thread).is_some_and(|taken| taken.iter().any(|(_, of)| *of == end))
+    }
+
     /// When a thread next received something after that time.
     pub fn taken_next(&self, thread: ThreadId, since: i64) -> Option<i64> {
         let taken = self.taken.get(&thread)?;

@@ -28,6 +28,7 @@ pub mod delay;
 pub mod disk;
 mod exit;
 pub mod explanation;
+mod futex;
 mod group;
 pub mod guests;
 mod interrupt;

@@ -10,6 +10,7 @@ use xweave_trace::{
 use crate::{
     connection::Connections,
     disk::Disks,
+    futex::{FutexId, Futexes},
     group::Recorders,
     guests::Guests,
     lock::Waits,
@@ -39,6 +40,8 @@ pub struct Machine {
     power: FxHashMap<CpuId, PowerOfCpu>,
     /// Threads that wait for locks.
     locks: FxHashMap<ThreadId, Waits>,
+    /// Which futexes are locks.
+    futexes: Futexes,
     /// What waits within calls were for.
     waits: CallWaits,
     /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
@@ -86,6 +89,12 @@ impl Machine {
     /// The lock that a thread had been waiting for when it was woken at this time.
     pub fn lock(&self, thread: ThreadId, woken: i64) -> Option<u64> {
         self.given.get(&(thread, woken)).copied()
+    }
+
+    /// Whether a futex that a thread waited for, until another one woke it, is a lock which that one held.
+    pub(crate) fn held_futex(&self, thread: ThreadId, woken: i64, waker: ThreadId, address: u64) -> bool {
+        let lock = self.futex_of(thread, address).is_some_and(|futex| self.futexes.is_lock(futex));
+        lock && self.futexes.was_given(thread, woken, waker)
     }
 
     /// What a wait that was over at this time was for, if an event at the end of the call told that.
@@ -144,6 +153,12 @@ impl Machine {
                 let waits = self.locks.get(&thread).filter(|waits| waits.since() >= lost);
                 if let Some(lock) = waits.and_then(Waits::innermost) {
                     self.given.insert((thread, time), lock);
+                    if let Ended::Thread { by, .. } = by {
+                        self.futexes.woken(thread, time, by, lock);
+                    }
+                }
+                if let Ended::Thread { by, .. } = by {
+                    self.vcpus.woken(thread, by);
                 }
                 // What comes by the network wakes in its softirq, never in a hard interrupt.
                 let local = matches!(by, Ended::Interrupt { source: Source::Timer, .. })
@@ -185,14 +200,25 @@ impl Machine {
                 self.disks.remap(event);
             }
             Kind::LockWait => {
+                if let Some(futex) = self.futex_of(thread, event.object) {
+                    self.futexes.wait(futex, thread, time);
+                }
                 self.locks.entry(thread).or_default().begin(event.object, time);
             }
             Kind::LockAcquired => {
+                if let Some(futex) = self.futex_of(thread, event.object) {
+                    self.futexes.acquired(futex, thread, time, event.code);
+                }
                 if let Some(waits) = self.locks.get_mut(&thread) {
                     waits.end(event.object);
                     if waits.is_empty() {
                         self.locks.remove(&thread);
                     }
+                }
+            }
+            Kind::LockWake => {
+                if let Some(futex) = self.futex_of(thread, event.object) {
+                    self.futexes.wake(futex, thread, time);
                 }
             }
             Kind::Send => self.connections.send(event, thread, last_loss()),
@@ -219,6 +245,7 @@ impl Machine {
                 let process = self.threads().get(thread).map_or(0, |thread| thread.process);
                 self.vcpus.enter(event, thread, process);
             }
+            Kind::VmHalt => self.vcpus.halted(thread),
             Kind::VmExit => self.vcpus.exit(time, thread, Some(event.code), last_loss()),
             Kind::CpuIdle => self.power.entry(cpu).or_default().idles(event),
             Kind::CpuFrequency => {
@@ -241,15 +268,19 @@ impl Machine {
             | Kind::Lost
             // Of no object.
             | Kind::DiskMerge
-            | Kind::LockWake
             | Kind::SyscallEnter
             | Kind::SyscallExit
-            | Kind::VmHalt
             | Kind::VmInject
             | Kind::Key
             | Kind::CpuIdleMiss
             | Kind::Other => {}
         }
+    }
+
+    /// The futex at an address, as a thread calls it; none, if it is a lock of the kernel.
+    fn futex_of(&self, thread: ThreadId, address: u64) -> Option<FutexId> {
+        let process = self.threads().get(thread).map_or(0, |thread| thread.process);
+        (address >> 63 == 0).then_some(FutexId { domain: thread.domain, process, address })
     }
 
     /// How many threads, connections, waits and processors are remembered: what forgetting looks through.
@@ -270,6 +301,7 @@ impl Machine {
         self.vcpus.forget_before(time);
         self.waits.forget_before(time);
         self.given.retain(|(_, woken), _| *woken >= time);
+        self.futexes.forget_before(time);
         self.power.values_mut().for_each(|power| power.forget_before(time));
     }
 }

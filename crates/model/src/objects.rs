@@ -124,6 +124,8 @@ pub enum Cause {
     Refused(usize, Refused),
     /// A thread waited for the futex at this address meanwhile.
     Futex(u64),
+    /// The same, and that is a lock, which the thread that ended the wait had held.
+    HeldFutex(u64),
     /// A thread waited meanwhile for data in the pipe of this inode number, which this one writes to.
     Data(u64, ObjectNumber),
     /// The same for room in a pipe, which this one reads.
@@ -157,6 +159,8 @@ pub enum Reason {
     Refused(Refusal),
     /// The futex at this address was waited for meanwhile.
     Futex(u64),
+    /// The same, and that is a lock, which had been held.
+    HeldFutex(u64),
     /// Data in a pipe was waited for, which these write.
     PipeData(ObjectGroup),
     /// Room in a pipe was waited for, which these read.
@@ -186,7 +190,7 @@ impl Reason {
             Self::Had(_) => "cpu_taken",
             Self::Repeated => "sent_again",
             Self::Refused(_) => "refused",
-            Self::Futex(_) => "futex",
+            Self::Futex(_) | Self::HeldFutex(_) => "futex",
             Self::PipeData(_) => "pipe_data",
             Self::PipeRoom(_) => "pipe_room",
             Self::PageFault(_) => "page_fault",
@@ -252,6 +256,7 @@ impl Objects {
             Cause::Repeated(_) => Reason::Repeated,
             Cause::Refused(_, Refused { why, .. }) => Reason::Refused(why),
             Cause::Futex(address) => Reason::Futex(address),
+            Cause::HeldFutex(address) => Reason::HeldFutex(address),
             Cause::Data(_, writer) => Reason::PipeData(group(writer)),
             Cause::Room(_, reader) => Reason::PipeRoom(group(reader)),
             Cause::PageOf(file) => Reason::PageFault(self.file(file).map(str::to_owned)),
@@ -370,6 +375,7 @@ impl Objects {
             breakdown::Cause::Repeated(times) => Cause::Repeated(times),
             breakdown::Cause::Refused(times, refused) => Cause::Refused(times, refused),
             breakdown::Cause::Futex(address) => Cause::Futex(address),
+            breakdown::Cause::HeldFutex(address) => Cause::HeldFutex(address),
             breakdown::Cause::Awaited(awaited) => match awaited {
                 WaitedFor::Data { pipe, writer } => {
                     Cause::Data(pipe, self.number(Object::Thread(writer), machine, names))

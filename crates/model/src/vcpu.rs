@@ -6,6 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use xweave_replay::{CpuId, ThreadId};
 use xweave_trace::{TimeSpan, event::Event};
 
+use crate::exit::ExitReason;
+
 /// A guest of the trace: which process of which domain runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Guest {
@@ -39,6 +41,8 @@ pub struct Vcpu {
     suspect: (i64, u64),
     /// When it was inside the guest.
     inside: VecDeque<Stay>,
+    /// When it was inside, and had an interrupt pending that the guest did not take, as it had these disabled.
+    pending: VecDeque<(i64, i64)>,
 }
 
 /// That a vCPU was inside its guest.
@@ -48,6 +52,8 @@ struct Stay {
     left: i64,
     /// Why it came out, by the hardware's number; none if that is not told, or not yet.
     reason: Option<i32>,
+    /// KVM told that it was halted then.
+    halted: bool,
 }
 
 impl Vcpu {
@@ -67,6 +73,23 @@ impl Vcpu {
     pub(crate) fn came_out(&self, before: i64) -> Option<i32> {
         let over = self.inside.partition_point(|stay| stay.left <= before);
         self.inside.get(over.checked_sub(1)?)?.reason
+    }
+
+    /// Whether it halted when it came out of the guest before that time: the exit's reason says so, or KVM did.
+    pub(crate) fn was_halted(&self, before: i64) -> bool {
+        let over = self.inside.partition_point(|stay| stay.left <= before);
+        let stay = over.checked_sub(1).and_then(|at| self.inside.get(at));
+        // A PV guest of Xen's halts by a hypercall.
+        let halts = |reason| matches!(ExitReason::of(reason), ExitReason::Halt | ExitReason::Xen(_));
+        stay.is_some_and(|stay| stay.halted || stay.reason.is_some_and(halts))
+    }
+
+    /// The last time before another in which it was inside, and the guest did not take an interrupt that was pending: KVM had
+    /// asked to be told when it could, and was.
+    pub(crate) fn last_pending(&self, from: i64, to: i64) -> Option<(i64, i64)> {
+        let until = self.pending.partition_point(|(_, left)| *left <= to);
+        let (entered, left) = *self.pending.get(until.checked_sub(1)?)?;
+        (left > from).then_some((entered.max(from), left))
     }
 
     /// Since when something is known of it.
@@ -105,7 +128,12 @@ pub struct Vcpus {
     of: FxHashMap<ThreadId, CpuId>,
     /// When hosts last told that a vCPU entered or came out, by their numbers.
     told: FxHashMap<u8, i64>,
+    /// Threads of hosts that have woken a guest's vCPUs, or were woken by these, by the guests' numbers: those of its devices.
+    carriers: FxHashMap<u8, Vec<ThreadId>>,
 }
+
+/// Threads that serve a guest's devices are no more.
+const CARRIERS: usize = 64;
 
 impl Vcpus {
     pub(crate) fn new(guests: Vec<Guest>) -> Self {
@@ -181,6 +209,40 @@ impl Vcpus {
         Guest::of_process(&self.guests, host, process)
     }
 
+    /// A thread was woken by another one of its domain.
+    pub(crate) fn woken(&mut self, thread: ThreadId, by: ThreadId) {
+        if self.of.is_empty() {
+            return;
+        }
+        let (guest, other) = match (self.which(thread), self.which(by)) {
+            (Some(vcpu), None) => (vcpu.domain, by),
+            (None, Some(vcpu)) => (vcpu.domain, thread),
+            _ => return,
+        };
+        let carriers = self.carriers.entry(guest).or_default();
+        if !carriers.contains(&other) {
+            if carriers.len() == CARRIERS {
+                carriers.remove(0);
+            }
+            carriers.push(other);
+        }
+    }
+
+    /// Threads of the host that have woken a guest's vCPUs, or were woken by these.
+    pub(crate) fn carriers(&self, guest: u8) -> &[ThreadId] {
+        self.carriers.get(&guest).map_or(&[], Vec::as_slice)
+    }
+
+    /// KVM tells that the vCPU that a thread is was halted until now.
+    pub(crate) fn halted(&mut self, thread: ThreadId) {
+        if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu))
+            && vcpu.entered.is_none()
+            && let Some(last) = vcpu.inside.back_mut()
+        {
+            last.halted = true;
+        }
+    }
+
     /// Thread `thread` of process `process` goes on as vCPU `event.object`.
     pub(crate) fn enter(&mut self, event: &Event, thread: ThreadId, process: u64) {
         let cpu = match self.of.get(&thread) {
@@ -199,6 +261,7 @@ impl Vcpus {
             outside: VecDeque::new(),
             suspect: (i64::MIN, 0),
             inside: VecDeque::new(),
+            pending: VecDeque::new(),
         };
         let vcpu = self.all.entry(cpu).or_insert_with(new);
         (vcpu.entered, vcpu.unsure) = (Some(event.time_ns), false);
@@ -234,7 +297,10 @@ impl Vcpus {
         let behind = |lost: &i64| vcpu.inside.back().is_some_and(|stay| stay.left <= *lost);
         let entered = vcpu.entered.take().or(lost.filter(behind));
         if let Some(entered) = entered.filter(|entered| *entered < time) {
-            vcpu.inside.push_back(Stay { entered, left: time, reason });
+            vcpu.inside.push_back(Stay { entered, left: time, reason, halted: false });
+            if reason.is_some_and(|reason| ExitReason::of(reason) == ExitReason::InterruptWindow) {
+                vcpu.pending.push_back((entered, time));
+            }
         } else if let Some(last) = vcpu.inside.back_mut() {
             last.reason = last.reason.or(reason);
         }
@@ -246,6 +312,8 @@ impl Vcpus {
             while vcpu.inside.len() > 1 && vcpu.inside[1].entered <= time {
                 vcpu.inside.pop_front();
             }
+            let over = vcpu.pending.partition_point(|(_, left)| *left < time);
+            vcpu.pending.drain(..over);
         }
     }
 }

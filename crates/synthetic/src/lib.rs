@@ -15,7 +15,7 @@
 //! with an analysis that goes backwards from who woke whom. While a task waits for any of the threads that may carry it, an
 //! account is kept for each of them; the one that takes it then shows which of these is true.
 //!
-//! Beside it stand [`agent`]: what speaks to a controller as a domain would, honest or hostile; and [`unknown`], which makes
+//! Beside it stand [`scene`]: worlds of one mechanism each, whose truth is known; [`agent`]: what speaks to a controller as a domain would, honest or hostile; and [`unknown`], which makes
 //! a kernel one that nobody prepared for.
 //!
 //! Modules: `state` is what there is, `simulation` the passing of time; `processor` interrupts and scheduling, `guest`
@@ -42,6 +42,7 @@ mod power;
 mod processor;
 mod random;
 mod runtime;
+pub mod scene;
 mod script;
 mod simulation;
 mod state;

@@ -6,57 +6,74 @@ use xweave_model::{
 
 use crate::requests::Dimension;
 
-/// What kept requests.
+/// Kinds of delay. Each is named only where events prove it; what they leave over is [`Unknown`](Self::Unknown),
+/// [`Waiting`](Self::Waiting) or [`Network`](Self::Network), which say where and not why, and have no remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
-    /// The vCPU was halted, and its thread had to be woken.
+    /// The vCPU was halted, and its thread had to be woken. Named only if the vCPU came out of its guest to halt (`vm_exit`
+    /// with that reason, or `vm_halt`) and its thread then slept, and something was there for it: it was woken, and until
+    /// `vm_enter` its thread waited for a CPU that idled; or a thread of the guest was ready on it.
     VcpuHalted,
-    /// The vCPU could have run, and another thread had its CPU.
+    /// The vCPU could have run, and another thread had its CPU. Named only if its thread was left runnable or woken, and
+    /// `switch` events say which thread its CPU ran until it was dispatched.
     VcpuPreempted,
-    /// The vCPU could have run, and had used up its CPU quota.
+    /// The vCPU could have run, and had used up its CPU quota. Named only if it was left throttled (`switch`), or `wake` says
+    /// that its quota was used up.
     VcpuThrottled,
-    /// The hypervisor worked for the vCPU.
+    /// The hypervisor worked for the vCPU. Named only if its thread ran between `vm_exit` and `vm_enter`.
     VcpuExits,
-    /// The thread of vhost or QEMU that carries the guest's data could have run, and another had its CPU.
+    /// The thread of vhost or QEMU that carries the guest's data could have run, and another had its CPU. Named only if it was
+    /// woken by the sender (or the sender's vCPU) or left runnable, `switch` events say which thread its CPU ran until it was
+    /// dispatched, and it then woke the receiver's vCPU, or the receiver.
     BackendLate,
-    /// The guest had not yet taken the interrupt.
+    /// The guest did not take an interrupt that was pending. Named only if KVM asked to be told when the guest could
+    /// (`vm_exit` for an interrupt window): from the `vm_enter` before that on.
     InterruptLate,
-    /// It waited in the socket's queue, as the thread that reads from it ran for other requests.
+    /// It waited in the socket's queue, as the thread that reads from it ran for other requests. Named only if that thread ran
+    /// from before the request came until it received it, without a wait.
     SocketQueue,
-    /// It waited in the socket's queue, as it came together with others.
+    /// It waited in the socket's queue, as it came together with others. Named only as [`SocketQueue`](Self::SocketQueue), and
+    /// for as long as it would not have waited if requests had come evenly.
     BatchArrival,
-    /// A thread could have run, and another had its CPU.
+    /// A thread could have run, and another had its CPU. Named only if `switch` events say which.
     RunQueue,
-    /// The same, and that was another thread of the same program.
+    /// The same, and that was another thread of the same program. Named only if both have the same name.
     OwnThreads,
-    /// A thread could have run, and its CPU was on the way out of idling.
+    /// A thread could have run, and its CPU was on the way out of idling. Named only if the CPU idled as the thread was woken,
+    /// until it was dispatched, and no quota was used up (or none is recorded, and that took no longer than a millisecond).
     CpuWaking,
-    /// More of a thread's running than it would have taken at the highest frequency that its CPU had in the recording.
+    /// More of a thread's running than it would have taken at the highest frequency that its CPU had in the recording. Named
+    /// only if events tell of frequencies.
     CpuFrequency,
-    /// A thread could have run, and had used up its CPU quota.
+    /// A thread could have run, and had used up its CPU quota. Named only as [`VcpuThrottled`](Self::VcpuThrottled); or if
+    /// another thread had left the CPU throttled, which then idled.
     Throttled,
-    /// Another thread held a lock of user space, or did not yet say that it may go on.
+    /// Another thread held a lock of user space. Named only if a thread waited for the futex (`lock_wait`), was woken by one
+    /// that just woke this futex (`lock_wake`), and the futex has shown to be a lock: who was woken there woke others in turn
+    /// before it waited again. What waits for any other futex waits for what the waker did, and that is told instead.
     Futex,
-    /// Another thread held a lock of the kernel.
+    /// Another thread held a lock of the kernel. Named only if events tell of the lock (other tools' do), and of the thread
+    /// that woke who waited for it.
     KernelLock,
-    /// A signal or a debugger had stopped the thread.
+    /// A signal or a debugger had stopped the thread. Named only if it was left stopped (`switch`).
     Stopped,
-    /// A page had to be read that was swapped out.
+    /// A page had to be read that was swapped out. Named only if `swap_in` says that the wait was within such a fault.
     SwapIn,
-    /// A page of a file had to be read.
+    /// A page of a file had to be read. Named only if `page_fault` says that the wait was within such a fault.
     PageFault,
-    /// A disk was waited for.
+    /// A disk was waited for. Named only if the interrupt that ended the wait completed an access.
     Disk,
-    /// A queueing discipline held it back.
+    /// A queueing discipline held it back. Named only if a frame of the connection was seen to go in and to come out.
     Qdisc,
-    /// It was lost, and TCP waited before it sent it again.
+    /// It was lost, and TCP waited before it sent it again. Named only if `retransmit` tells of the connection.
     Retransmit,
-    /// It was in transit, or a kernel was to answer.
+    /// It was in transit, or a kernel was to answer: no event says what kept it there.
     Network,
-    /// Interrupts and softirqs ran for it.
+    /// Interrupts and softirqs ran for it. Named only between their `enter` and `exit`.
     Interrupts,
-    /// A thread ran for it.
+    /// A thread ran for it. Named only between `switch` events; of a guest whose vCPUs are not recorded, what their host did
+    /// meanwhile is a part of it.
     Running,
     /// A thread waited for something else: for a time, or what no event tells of.
     Waiting,
@@ -171,7 +188,7 @@ impl Kind {
 }
 
 impl Cause {
-    /// What such time means, and who did it, as far as that is known.
+    /// What such time means, and who did it, as far as events prove that.
     pub fn of(dimension: &Dimension) -> (Self, Option<Offender>) {
         let Dimension { segment, such } = dimension;
         let vcpu = matches!(such.group, ObjectGroup::Vcpus { .. });
@@ -180,7 +197,7 @@ impl Cause {
         let interrupts = such.kind == ObjectKind::Interrupts;
         let kind = match such.spent {
             // Whatever the other one did meanwhile.
-            _ if matches!(such.reason, Some(Reason::Futex(_))) => Kind::Futex,
+            _ if matches!(such.reason, Some(Reason::HeldFutex(_))) => Kind::Futex,
             _ if such.reason == Some(Reason::SwapIn) => Kind::SwapIn,
             _ if matches!(such.reason, Some(Reason::PageFault(_))) => Kind::PageFault,
             TimeState::Running if interrupts => Kind::Interrupts,
@@ -188,14 +205,15 @@ impl Cause {
                 Kind::SocketQueue
             }
             TimeState::Running => Kind::Running,
+            // It could have run, and nothing tells why it did not.
+            TimeState::Preempted | TimeState::Ready if by.is_none() => Kind::Unknown,
             TimeState::Preempted => Kind::VcpuPreempted,
             TimeState::Ready if vcpu => Kind::VcpuPreempted,
             TimeState::Ready if backend => Kind::BackendLate,
             TimeState::Ready if by == Some(themselves(such)) => Kind::OwnThreads,
             TimeState::Ready => Kind::RunQueue,
             TimeState::Halted => Kind::VcpuHalted,
-            TimeState::Waking if vcpu => Kind::VcpuHalted,
-            TimeState::Waking if backend => Kind::BackendLate,
+            TimeState::Waking if such.kind == ObjectKind::Vcpu => Kind::VcpuHalted,
             TimeState::Waking => Kind::CpuWaking,
             TimeState::Throttled if vcpu => Kind::VcpuThrottled,
             TimeState::Throttled => Kind::Throttled,
@@ -337,6 +355,40 @@ mod tests {
         let [itself, other] =
             [ObjectGroup::Recorder, program("xweave itself")].map(|by| of(program("nginx"), by).1);
         assert_eq!((itself, other), (Some(Remedy::RecordInBackground), Some(Remedy::CpuForThread)));
+    }
+
+    #[test]
+    fn what_no_event_proves_is_unknown_and_has_no_remedy() {
+        let vcpus = || ObjectGroup::Vcpus { guest: "vm1".into() };
+        let server = || ObjectGroup::Threads { name: "server".into(), guest: None };
+        let of = |group, kind, spent, reason| {
+            let such = Such { domain: DomainRef::One("host".into()), group, kind, spent, reason };
+            let segment = Stretch::In(DomainRef::One("host".into()));
+            let (cause, by) = Cause::of(&Dimension { segment, such });
+            (cause.kind, cause.remedy(by.as_ref(), false).is_some())
+        };
+        let (thread, vcpu, interrupts) = (ObjectKind::Thread, ObjectKind::Vcpu, ObjectKind::Interrupts);
+        // Who had the CPU that it waited for.
+        for (group, kind, spent) in [
+            (server(), thread, TimeState::Ready),
+            (vcpus(), vcpu, TimeState::Preempted),
+            (ObjectGroup::Vhost { guest: "vm1".into() }, thread, TimeState::Ready),
+        ] {
+            assert_eq!(of(group, kind, spent, None), (Kind::Unknown, false));
+        }
+        // A vCPU's thread that waits is not halted, and one that is woken then was not.
+        assert_eq!(of(vcpus(), thread, TimeState::Waiting, None), (Kind::Waiting, false));
+        assert_eq!(of(vcpus(), thread, TimeState::Waking, None).0, Kind::CpuWaking);
+        assert_eq!(of(vcpus(), vcpu, TimeState::Waking, None), (Kind::VcpuHalted, true));
+        // A futex is a lock only where it was seen to be held.
+        let futex = |reason| of(server(), thread, TimeState::Running, Some(reason));
+        assert_eq!(futex(Reason::Futex(0x7f00)), (Kind::Running, false));
+        assert_eq!(futex(Reason::HeldFutex(0x7f00)), (Kind::Futex, true));
+        assert_eq!(of(ObjectGroup::Interrupts, interrupts, TimeState::Unknown, None), (Kind::Unknown, false));
+        assert_eq!(
+            of(ObjectGroup::Interrupts, interrupts, TimeState::Waiting, None),
+            (Kind::InterruptLate, true)
+        );
     }
 
     #[test]

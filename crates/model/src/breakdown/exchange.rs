@@ -20,7 +20,8 @@ impl BackwardWalk<'_> {
         from: i64,
         to: i64,
     ) -> Option<bool> {
-        let direct = matches!(over, Some(Ended::Thread { softirq: false, .. }));
+        let direct =
+            matches!(over, Some(Ended::Thread { softirq: false, by }) if !self.brings(by, id, awaited.end));
         let answered = |end| self.machine.connections.came(awaited.end, end, from, to);
         let by_sender = || {
             self.machine.connections.peer(awaited.end).and_then(answered).is_some_and(|sent| woke(over, sent))
@@ -45,7 +46,10 @@ impl BackwardWalk<'_> {
         let asked = connections.sent(end, from, from).map_or(from, |sent| sent.time);
         let service = connections.service(end);
         let Some(peer) = connections.peer(end) else {
-            if let Some(Ended::Thread { .. }) = over {
+            if let Some(Ended::Thread { by, softirq }) = over
+                && !(softirq && !end.connection.is_loopback())
+                && !self.brings(by, id, end)
+            {
                 return None;
             }
             self.repeat(end, asked, from, to, Transit::from_remote(end, service));
@@ -166,6 +170,18 @@ impl BackwardWalk<'_> {
         // Somebody else's request came: this one had not waited for that.
         self.add(from, to, Object::Thread(id), TimeState::Waiting);
         Some(false)
+    }
+
+    /// Whether a thread that woke another one as something came had that from elsewhere, as vhost's or one of NAPI's has: it is of
+    /// another process, has not received anything at that end, and the other end is not in its kernel.
+    fn brings(&self, by: ThreadId, id: ThreadId, end: EndId) -> bool {
+        let machine = self.machine;
+        let process = |id| machine.threads().get(id).map_or(0, |thread| thread.process);
+        let far = match machine.connections.peer(end) {
+            Some(peer) => peer.domain != id.domain,
+            None => !end.connection.is_loopback(),
+        };
+        far && by != id && process(by) != process(id) && !machine.connections.is_of(by, end)
     }
 
     /// Whether an end of a connection is the one that is asked.

@@ -1,6 +1,6 @@
 //! What a processor's time was for: the thread that had it, interrupts above that, and of a guest's, the host.
 
-use xweave_replay::{CpuId, ThreadId, ThreadState, between};
+use xweave_replay::{CpuId, Ended, ThreadId, ThreadState, between};
 
 use super::{BackwardWalk, Cause, Object, TimeState, ready::WhyReady};
 use crate::{machine::Machine, vcpu::Vcpu};
@@ -54,14 +54,22 @@ impl BackwardWalk<'_> {
         let Some(vcpu) = self.machine.vcpus.of(cpu, from) else {
             return self.at_frequencies(cpu, from, to, object, spent, cause);
         };
+        // Something was there that the vCPU was to do: else that it halted delayed nothing.
+        let pending = spent != TimeState::Unknown;
         let inside: Vec<_> = vcpu.inside(from, to).collect();
         let mut end = to;
         for stay in inside.into_iter().rev() {
-            self.in_host(cpu, vcpu, stay.to, end);
-            self.at_frequencies(cpu, stay.from, stay.to, object, spent, cause);
+            self.in_host(cpu, vcpu, stay.to, end, pending);
+            match vcpu.last_pending(stay.from, stay.to).filter(|_| !pending) {
+                Some((since, until)) if until == stay.to => {
+                    self.because(since, stay.to, Object::Interrupts(cpu), TimeState::Waiting, None);
+                    self.because(stay.from, since, object, spent, cause);
+                }
+                _ => self.at_frequencies(cpu, stay.from, stay.to, object, spent, cause),
+            }
             end = stay.from;
         }
-        self.in_host(cpu, vcpu, from, end);
+        self.in_host(cpu, vcpu, from, end, pending);
     }
 
     /// The host worked for a vCPU, whose thread had this processor of it, or handled its own interrupts above.
@@ -78,8 +86,8 @@ impl BackwardWalk<'_> {
         self.because(from, end, object, TimeState::Exit, reason);
     }
 
-    /// A vCPU was outside its guest.
-    pub(super) fn in_host(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64) {
+    /// A vCPU was outside its guest; something was there for it to do, if that was `pending`.
+    pub(super) fn in_host(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64, pending: bool) {
         if from >= to {
             return;
         }
@@ -93,7 +101,19 @@ impl BackwardWalk<'_> {
                 Some(ThreadState::Running { cpu }) => {
                     self.exit(CpuId { domain: vcpu.thread.domain, cpu }, vcpu, a, b, object);
                 }
-                Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
+                // Another wait than that of a halt is one of a thread as others are.
+                Some(ThreadState::Waiting { .. }) if !vcpu.was_halted(a) => {
+                    if self.far(vcpu.thread) {
+                        self.add(a, b, Object::Thread(vcpu.thread), TimeState::Waiting);
+                    } else {
+                        self.follow(vcpu.thread, a, b);
+                    }
+                }
+                Some(ThreadState::Waiting { over: Some(Ended::Lost), .. }) => {
+                    self.add(a, b, object, TimeState::Unknown);
+                }
+                Some(ThreadState::Waiting { .. }) if pending => self.add(a, b, object, TimeState::Halted),
+                Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Unknown),
                 Some(ThreadState::Ready { cpu, since }) => {
                     let cpu = cpu.or_else(|| thread.next_cpu(b));
                     // Who had the processor may be among what was lost, and which it was.
@@ -106,6 +126,9 @@ impl BackwardWalk<'_> {
                             WhyReady::Waking(idle) => (TimeState::Waking, idle.map(Cause::Power)),
                             WhyReady::Withheld => (TimeState::Throttled, None),
                         };
+                        // Of a thread that waited for something else, as any thread's.
+                        let other = spent == TimeState::Waking && !vcpu.was_halted(a);
+                        let object = if other { Object::Thread(vcpu.thread) } else { object };
                         self.because(a, b, object, spent, cause);
                     }
                 }

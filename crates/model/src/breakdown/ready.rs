@@ -5,6 +5,9 @@ use xweave_replay::{CpuId, Since, ThreadId};
 use super::{BackwardWalk, Cause, Object, TimeState};
 use crate::power::Power;
 
+/// No CPU takes longer, in nanoseconds, to come out of idling. Where nothing tells of quotas, more is not known to be that.
+const WAKES_WITHIN: i64 = 1_000_000;
+
 impl BackwardWalk<'_> {
     /// Why a thread that could have run did not, from the last to the first.
     pub(super) fn why_ready(
@@ -24,8 +27,8 @@ impl BackwardWalk<'_> {
         let waking = |at| WhyReady::Waking(power.and_then(|power| power.idle_at(at)).map(Power::Idle));
         let mut why = Vec::new();
         let (mut at, mut withheld) = (from, from);
-        // Others of its group may have used up the quota since it was woken.
-        let mut may_run = since == Since::Unthrottled;
+        // Others of its group may have used up the quota since it was woken: then they leave the CPU for that.
+        let (mut may_run, mut used_up) = (since == Since::Unthrottled, false);
         for stretch in cpu.into_iter().flat_map(|cpu| cpu.threads(from, to)) {
             if at < stretch.from {
                 why.push((at, stretch.from, WhyReady::Unknown));
@@ -33,9 +36,14 @@ impl BackwardWalk<'_> {
             let had = ThreadId { domain: id.domain, tid: stretch.tid };
             let reason = match stretch.tid {
                 // Idle already when the thread came: it was on the way out of that.
-                0 if stretch.from == from && since == Since::Woken => waking(stretch.from),
+                0 if stretch.from == from && since == Since::Woken => match waking(stretch.from) {
+                    WhyReady::Waking(None) if stretch.to - stretch.from > WAKES_WITHIN => WhyReady::Unknown,
+                    why => why,
+                },
                 // That it can run has not come to the processor yet, from the one where it was woken.
                 0 if may_run => waking(stretch.from),
+                // Nothing tells what kept it from the processor.
+                0 if !used_up => WhyReady::Unknown,
                 0 => {
                     withheld = stretch.to;
                     WhyReady::Withheld
@@ -43,7 +51,8 @@ impl BackwardWalk<'_> {
                 // Itself: it was seen to be ready before the processor had left it.
                 _ if had == id => WhyReady::Unknown,
                 _ => {
-                    may_run = may_run && !self.machine.threads().is_throttled(had, stretch.to);
+                    used_up = used_up || self.machine.threads().is_throttled(had, stretch.to);
+                    may_run = may_run && !used_up;
                     WhyReady::Had(had)
                 }
             };
@@ -76,6 +85,8 @@ impl BackwardWalk<'_> {
                 WhyReady::Withheld => (TimeState::Throttled, None),
             };
             match cpu {
+                // Its own kernel keeps it from running, whatever the vCPU does.
+                _ if why == WhyReady::Withheld => self.because(a, b, me, spent, cause),
                 Some(cpu) => self.in_guest(CpuId { domain: id.domain, cpu }, a, b, me, spent, cause),
                 // Whether the processor that it waited for was there is not known.
                 None if self.machine.threads().lost(id.domain, to, to + 1) => {
@@ -94,7 +105,7 @@ pub(super) enum WhyReady {
     Had(ThreadId),
     /// The processor was on its way out of idling, and of this state, if that is known.
     Waking(Option<Power>),
-    /// The processor went idle without it.
+    /// A quota was used up: its own state says so, or another thread had left the processor for that, which then went idle.
     Withheld,
     /// Who had the processor is not known.
     Unknown,

@@ -6,6 +6,7 @@ mod calls;
 mod power;
 mod quota;
 mod transit;
+mod vcpu;
 
 use proptest::prelude::*;
 use xweave_model::{
@@ -54,6 +55,7 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
         None => String::new(),
         Some(Cause::Had(had)) => format!(" by {}", had.tid),
         Some(Cause::Futex(address)) => format!(" for futex {address:#x}"),
+        Some(Cause::HeldFutex(address)) => format!(" with futex {address:#x}"),
         Some(Cause::Repeated(times)) => format!(" {times} times"),
         Some(Cause::Earlier) => " before".to_owned(),
         Some(Cause::Moved(first)) => format!(" after {}", first.tid),
@@ -171,6 +173,35 @@ fn a_wait_for_a_lock_names_who_held_it() {
         told(&events(0x7f00_0000_1000), 7, 0, 60),
         ["7:running=6", "8:running=44 for futex 0x7f0000001000", "7:ready=5 by 8", "7:running=5"]
     );
+}
+
+/// A lock shows by its waiter, which wakes others when it lets go; and its holder by waking that one at it.
+#[test]
+fn a_futex_that_is_handed_on_is_a_lock_of_who_woke_its_waiter() {
+    const FUTEX: u64 = 0x7f00_0000_1000;
+    let lock = |kind, time, tid| Event { object: FUTEX, ..Event::new(kind, 1, time, 0, tid) };
+    let events = |gives: u64, lets_go| {
+        let mut all = vec![
+            switch(0, 0, 0, State::Runnable, 7),
+            lock(Kind::LockWait, 5, 7),
+            switch(6, 0, 7, State::Sleeping, 8),
+            Event { object: gives, ..lock(Kind::LockWake, 49, 8) },
+            wake(50, 0, 8, 7),
+            switch(55, 0, 8, State::Runnable, 7),
+            lock(Kind::LockAcquired, 56, 7),
+        ];
+        all.extend(lets_go);
+        told(&all, 7, 0, 60)
+    };
+    let whole = |how: &str| {
+        let of = format!("8:running=44 {how} futex 0x7f0000001000");
+        ["7:running=6", &of, "7:ready=5 by 8", "7:running=5"].map(str::to_owned)
+    };
+    let lets_go = lock(Kind::LockWake, 58, 7);
+    assert_eq!(events(FUTEX, vec![lets_go]), whole("with"));
+    // It waits for more, as for a condition variable; or was woken for something else.
+    assert_eq!(events(FUTEX, vec![lock(Kind::LockWait, 200_000, 7)]), whole("for"));
+    assert_eq!(events(FUTEX + 64, vec![lets_go]), whole("for"));
 }
 
 #[test]

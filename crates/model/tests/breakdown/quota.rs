@@ -4,7 +4,7 @@ use xweave_trace::event::{Context, Event, Quota, State};
 
 use super::{switch, told, wake};
 
-/// A quota, or whatever keeps a thread from a processor that has nothing else to do.
+/// A quota keeps a thread from a processor that has nothing else to do. Where no event tells of one, it is not known what does.
 #[test]
 fn who_may_not_run_is_not_told_to_wait_for_others_nor_to_be_halted() {
     let mut events = vec![
@@ -16,7 +16,7 @@ fn who_may_not_run_is_not_told_to_wait_for_others_nor_to_be_halted() {
     ];
     assert_eq!(
         told(&events, 7, 0, 70),
-        ["7:running=10", "7:throttled=40", "7:ready=10 by 9", "7:running=10"]
+        ["7:running=10", "7:ready=20 by 8", "7:ready=20", "7:ready=10 by 9", "7:running=10"]
     );
     events[1].code = State::Throttled.code();
     assert_eq!(told(&events, 7, 0, 70), ["7:running=10", "7:throttled=50", "7:running=10"]);
@@ -50,7 +50,7 @@ fn who_was_woken_from_afar_is_throttled_only_if_a_quota_is_used_up() {
     // Another one used it up meanwhile.
     assert_eq!(of(Some(Quota::Left), State::Throttled), ["7:throttled=40", "7:running=10"]);
     // Other recorders do not tell of quotas.
-    assert_eq!(of(None, State::Sleeping), ["7:throttled=40", "7:running=10"]);
+    assert_eq!(of(None, State::Sleeping), ["7:waking=10", "7:ready=10 by 9", "7:ready=20", "7:running=10"]);
     // It was about to wait: it does not, and goes on as late.
     let mut events = events(Some(Quota::Left), State::Sleeping);
     (events[1].time_ns, events[2].time_ns) = (20, 15);

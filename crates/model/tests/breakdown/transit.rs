@@ -76,6 +76,40 @@ fn a_halted_vcpu_that_it_wakes_takes_its_time() {
     );
 }
 
+/// The thread that wakes the vCPU was itself woken on the way, and another one had its CPU.
+#[test]
+fn who_brings_it_takes_the_time_that_it_waited_for_a_cpu() {
+    let host = |event| in_domain(3, event);
+    let mut brings = vec![
+        host(switch(15, 4, 72, State::Sleeping, 99)),
+        host(Event { code: Context::Task.code(), ..wake(62, 6, 71, 72) }),
+        host(switch(66, 4, 99, State::Sleeping, 72)),
+    ];
+    brings.extend(by_thread(72));
+    assert_eq!(
+        told_from(&events(&brings, &[], NET_RX))[..4],
+        ["2–1:80:network=2", "72:ready=4 by 99", "2–1:80:network=4", "vcpu 0:waking=4"]
+    );
+    // It had been ready for something else, and slept again.
+    brings[1].time_ns = 61;
+    brings[2].time_ns = 63;
+    brings.insert(3, host(switch(65, 4, 72, State::Sleeping, 0)));
+    brings.insert(4, host(Event { code: Context::Task.code(), ..wake(67, 6, 71, 72) }));
+    brings.insert(5, host(switch(68, 4, 0, State::Runnable, 72)));
+    assert_eq!(
+        told_from(&events(&brings, &[], NET_RX))[..4],
+        ["2–1:80:network=7", "72:waking=1", "2–1:80:network=2", "vcpu 0:waking=4"]
+    );
+}
+
+#[test]
+fn a_vcpu_that_slept_and_had_not_halted_takes_none() {
+    let mut all = events(&by_thread(72), &[], NET_RX);
+    let exit = all.iter_mut().find(|event| event.kind == Kind::VmExit).unwrap();
+    exit.code = 0x7b;
+    assert_eq!(told_from(&all), ["2–1:80:network=40", "7:waking=2", "7:running=8"]);
+}
+
 #[test]
 fn a_vcpu_that_may_not_have_been_woken_for_it_takes_none() {
     let whole = ["2–1:80:network=40", "7:waking=2", "7:running=8"];

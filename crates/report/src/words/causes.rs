@@ -43,6 +43,7 @@ pub fn reason(of: &Reason) -> Sentence {
         Reason::Repeated => "sent again, without an answer before".to_owned(),
         Reason::Refused(why) => format!("sent again: {}", refusal(*why)),
         Reason::Futex(address) => format!("futex {address:#x} was waited for"),
+        Reason::HeldFutex(address) => format!("the lock at futex {address:#x} was held"),
         Reason::PipeData(writers) => pipe_data("a pipe", &objects::group(writers)),
         Reason::PipeRoom(readers) => pipe_room("a pipe", &objects::group(readers)),
         Reason::PageFault(Some(file)) => format!("page fault: a page of the file {file} was waited for"),
