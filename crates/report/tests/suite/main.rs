@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
+mod agree;
 mod comparison;
 mod contrast;
 mod divided;
