@@ -60,12 +60,14 @@ impl BackwardWalk<'_> {
         let mut end = to;
         for (entered, left) in inside.into_iter().rev() {
             self.in_host(cpu, vcpu, left, end, pending);
-            match vcpu.last_pending(entered, left).filter(|_| !pending) {
-                Some((since, until)) if until == left => {
-                    self.because(since, left, Object::Interrupts(cpu), TimeState::Waiting, None);
+            let late = vcpu.last_pending(entered, left).or_else(|| vcpu.last_delivered(entered, left));
+            match late.filter(|_| !pending) {
+                Some((since, until)) => {
+                    self.because(until, left, object, spent, cause);
+                    self.because(since, until, Object::Interrupts(cpu), TimeState::Waiting, None);
                     self.because(entered, since, object, spent, cause);
                 }
-                _ => self.at_frequencies(cpu, entered, left, object, spent, cause),
+                None => self.at_frequencies(cpu, entered, left, object, spent, cause),
             }
             end = entered;
         }
