@@ -27,7 +27,7 @@ use xweave_vary::{
 };
 
 /// Worlds of the ordinary test.
-const WORLDS: u64 = 800;
+const WORLDS: u64 = 400;
 
 /// The judgement of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
