@@ -166,8 +166,11 @@ impl Machine {
                 self.connections.woken(thread, since, time, local);
                 self.waits.woken(thread, since, time, by);
             }
-            Transition::InterruptBegan { cpu, tid, time, .. } => {
+            Transition::InterruptBegan { cpu, tid, time, soft, .. } => {
                 self.vcpus.interrupted(time, ThreadId { domain: cpu.domain, tid });
+                if !soft {
+                    self.vcpus.taken(time, cpu);
+                }
             }
             Transition::Ran { .. }
             | Transition::Left { .. }
@@ -246,6 +249,7 @@ impl Machine {
                 self.vcpus.enter(event, thread, process);
             }
             Kind::VmHalt => self.vcpus.halted(thread),
+            Kind::VmInject => self.vcpus.inject(time, thread),
             Kind::VmExit => self.vcpus.exit(time, thread, Some(event.code), last_loss()),
             Kind::CpuIdle => self.power.entry(cpu).or_default().idles(event),
             Kind::CpuFrequency => {
@@ -270,7 +274,6 @@ impl Machine {
             | Kind::DiskMerge
             | Kind::SyscallEnter
             | Kind::SyscallExit
-            | Kind::VmInject
             | Kind::Key
             | Kind::CpuIdleMiss
             | Kind::Other => {}

@@ -41,8 +41,12 @@ pub struct Vcpu {
     suspect: (i64, u64),
     /// When it was inside the guest.
     inside: VecDeque<Stay>,
-    /// When it was inside, and had an interrupt pending that the guest did not take, as it had these disabled.
+    /// When it was inside, and had an interrupt pending that the guest did not take.
     pending: VecDeque<(i64, i64)>,
+    /// From when interrupts were injected until the guest took them.
+    delivered: VecDeque<(i64, i64)>,
+    /// When an interrupt was injected that the guest has not taken yet.
+    injected: Option<i64>,
 }
 
 /// That a vCPU was inside its guest.
@@ -87,15 +91,25 @@ impl Vcpu {
     /// The last time before another in which it was inside, and the guest did not take an interrupt that was pending: KVM had
     /// asked to be told when it could, and was.
     pub(crate) fn last_pending(&self, from: i64, to: i64) -> Option<(i64, i64)> {
-        let until = self.pending.partition_point(|(_, left)| *left <= to);
-        let (entered, left) = *self.pending.get(until.checked_sub(1)?)?;
-        (left > from).then_some((entered.max(from), left))
+        last_within(&self.pending, from, to)
+    }
+
+    /// The last time before another from when an interrupt was injected until the guest took it.
+    pub(crate) fn last_delivered(&self, from: i64, to: i64) -> Option<(i64, i64)> {
+        last_within(&self.delivered, from, to)
     }
 
     /// Since when something is known of it.
     fn known_since(&self) -> i64 {
         self.inside.front().map(|stay| stay.entered).or(self.entered).unwrap_or(i64::MAX)
     }
+}
+
+/// The last of some times, in order, that ends between two, as far as it lies there.
+fn last_within(all: &VecDeque<(i64, i64)>, from: i64, to: i64) -> Option<(i64, i64)> {
+    let until = all.partition_point(|(_, until)| *until <= to);
+    let (since, until) = *all.get(until.checked_sub(1)?)?;
+    (until > from).then_some((since.max(from), until))
 }
 
 /// What a guest's events say of which of its processors is which vCPU.
@@ -128,8 +142,18 @@ pub struct Vcpus {
     of: FxHashMap<ThreadId, CpuId>,
     /// When hosts last told that a vCPU entered or came out, by their numbers.
     told: FxHashMap<u8, i64>,
-    /// Threads of hosts that have woken a guest's vCPUs, or were woken by these, by the guests' numbers: those of its devices.
-    carriers: FxHashMap<u8, Vec<ThreadId>>,
+    /// Threads of hosts that have woken a guest's vCPUs, or were woken by these, by the guests' numbers.
+    carriers: FxHashMap<u8, Vec<Carrier>>,
+}
+
+/// A thread of a host that may serve a guest's devices.
+#[derive(Clone, Copy, Debug)]
+struct Carrier {
+    thread: ThreadId,
+    /// It has woken a vCPU.
+    wakes: bool,
+    /// A vCPU has woken it.
+    is_woken: bool,
 }
 
 /// Threads that serve a guest's devices are no more.
@@ -214,23 +238,49 @@ impl Vcpus {
         if self.of.is_empty() {
             return;
         }
-        let (guest, other) = match (self.which(thread), self.which(by)) {
-            (Some(vcpu), None) => (vcpu.domain, by),
-            (None, Some(vcpu)) => (vcpu.domain, thread),
+        let (guest, other, wakes) = match (self.which(thread), self.which(by)) {
+            (Some(vcpu), None) => (vcpu.domain, by, true),
+            (None, Some(vcpu)) => (vcpu.domain, thread, false),
             _ => return,
         };
         let carriers = self.carriers.entry(guest).or_default();
-        if !carriers.contains(&other) {
+        let at = carriers.iter().position(|carrier| carrier.thread == other).unwrap_or_else(|| {
             if carriers.len() == CARRIERS {
                 carriers.remove(0);
             }
-            carriers.push(other);
+            carriers.push(Carrier { thread: other, wakes: false, is_woken: false });
+            carriers.len() - 1
+        });
+        let carrier = &mut carriers[at];
+        (carrier.wakes, carrier.is_woken) = (carrier.wakes || wakes, carrier.is_woken || !wakes);
+    }
+
+    /// Threads of the host that serve a guest's devices: they have woken its vCPUs, and were woken by these.
+    pub(crate) fn carriers(&self, guest: u8) -> impl Iterator<Item = ThreadId> + '_ {
+        let all = self.carriers.get(&guest).map_or(&[][..], Vec::as_slice);
+        all.iter().filter(|carrier| carrier.wakes && carrier.is_woken).map(|carrier| carrier.thread)
+    }
+
+    /// Whether a thread of a process serves a guest's devices: it is one of QEMU's process, or was seen to.
+    pub(crate) fn serves(&self, thread: ThreadId, process: u64, guest: u8) -> bool {
+        let of_qemu = self.guest(thread.domain, process) == Some(guest);
+        of_qemu || self.carriers(guest).any(|carrier| carrier == thread)
+    }
+
+    /// An interrupt is injected into the vCPU that a thread is.
+    pub(crate) fn inject(&mut self, time: i64, thread: ThreadId) {
+        if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) {
+            vcpu.injected.get_or_insert(time);
         }
     }
 
-    /// Threads of the host that have woken a guest's vCPUs, or were woken by these.
-    pub(crate) fn carriers(&self, guest: u8) -> &[ThreadId] {
-        self.carriers.get(&guest).map_or(&[], Vec::as_slice)
+    /// A guest's processor takes an interrupt.
+    pub(crate) fn taken(&mut self, time: i64, cpu: CpuId) {
+        if let Some(vcpu) = self.all.get_mut(&cpu)
+            && let Some(injected) = vcpu.injected.take().filter(|injected| *injected < time)
+        {
+            vcpu.delivered.push_back((injected, time));
+        }
     }
 
     /// KVM tells that the vCPU that a thread is was halted until now.
@@ -262,6 +312,8 @@ impl Vcpus {
             suspect: (i64::MIN, 0),
             inside: VecDeque::new(),
             pending: VecDeque::new(),
+            delivered: VecDeque::new(),
+            injected: None,
         };
         let vcpu = self.all.entry(cpu).or_insert_with(new);
         (vcpu.entered, vcpu.unsure) = (Some(event.time_ns), false);
@@ -314,6 +366,8 @@ impl Vcpus {
             }
             let over = vcpu.pending.partition_point(|(_, left)| *left < time);
             vcpu.pending.drain(..over);
+            let over = vcpu.delivered.partition_point(|(_, taken)| *taken < time);
+            vcpu.delivered.drain(..over);
         }
     }
 }

@@ -95,8 +95,8 @@ impl World {
         if mechanism == Mechanism::Netem {
             scene.qdisc = "netem";
         }
-        scene.prepare(mechanism, begin + 2_000_000);
-        let asked = scene.run(mechanism, blocking, begin + 4_000_000);
+        scene.start_threads(mechanism, begin + 2_000_000);
+        let asked = scene.run_requests(mechanism, blocking, begin + 4_000_000);
         let Stage { mut random, mut events, names, .. } = scene.stage;
         let error = if evidence == Evidence::Imported { 0 } else { error_ns };
         let skew = random.between(-error, error + 1);

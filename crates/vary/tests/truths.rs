@@ -27,7 +27,7 @@ use xweave_vary::{
 };
 
 /// Worlds of the ordinary test.
-const WORLDS: u64 = 800;
+const WORLDS: u64 = 400;
 
 /// The judgement of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,39 +40,39 @@ enum Verdict {
 /// What is known to be wrong, with its share of the worlds, by at least and at most: to be mended.
 const KNOWN_WRONG: &[(Mechanism, Evidence, [f64; 2])] = &[];
 
-fn text_of(group: &ObjectGroup) -> String {
+fn group_name(group: &ObjectGroup) -> String {
     match group {
         ObjectGroup::Vcpus { guest } | ObjectGroup::Vhost { guest } => guest.clone(),
         ObjectGroup::Threads { name, .. } => name.clone(),
         ObjectGroup::Qdisc { kind, .. } => kind.clone(),
         ObjectGroup::Disk(name) => name.clone(),
-        ObjectGroup::Locks(holder) => text_of(holder),
+        ObjectGroup::Locks(holder) => group_name(holder),
         other => format!("{other:?}"),
     }
 }
 
-fn whom_of(whom: &Whom) -> String {
+fn whom_name(whom: &Whom) -> String {
     match whom {
-        Whom::Group(group) | Whom::GroupIn(group, _) => text_of(group),
+        Whom::Group(group) | Whom::GroupIn(group, _) => group_name(group),
         Whom::Domain(DomainRef::One(name)) => name.clone(),
         Whom::Domain(DomainRef::Between(from, to)) => format!("{from} → {to}"),
         Whom::Requests => "requests".to_owned(),
     }
 }
 
-fn offender_of(who: &Offender) -> String {
+fn offender_name(who: &Offender) -> String {
     match who {
-        Offender::Objects(group) => text_of(group),
+        Offender::Objects(group) => group_name(group),
         Offender::Exits(reason) => format!("{reason:?}"),
     }
 }
 
-fn is(found: &Found, truth: &Truth) -> bool {
+fn matches_truth(found: &Found, truth: &Truth) -> bool {
     let total: u64 = found.offenders.iter().map(|by| by.ns).sum();
     let by = truth.by.is_none_or(|name| {
-        found.offenders.iter().any(|by| offender_of(&by.who).contains(name) && by.ns * 10 >= total)
+        found.offenders.iter().any(|by| offender_name(&by.who).contains(name) && by.ns * 10 >= total)
     });
-    let whom = truth.whom.is_none_or(|name| whom_of(&found.cause.whom).contains(name));
+    let whom = truth.whom.is_none_or(|name| whom_name(&found.cause.whom).contains(name));
     found.cause.kind.name() == truth.kind && by && whom
 }
 
@@ -84,7 +84,7 @@ fn says_nothing(found: &Found) -> bool {
 /// Whether all that is said is that the server ran, where no more can be: nothing is recorded of its vCPU, or of the way to it.
 fn only_runs(found: &Found, evidence: Evidence) -> bool {
     let blind = matches!(evidence, Evidence::GuestOnly | Evidence::WithoutVm | Evidence::WithoutNet);
-    blind && found.cause.kind == Kind::Running && whom_of(&found.cause.whom) == "server"
+    blind && found.cause.kind == Kind::Running && whom_name(&found.cause.whom) == "server"
 }
 
 struct Answer {
@@ -93,7 +93,7 @@ struct Answer {
 }
 
 /// Asks for what varies in a world, and judges the answer.
-fn ask(world: &World, dir: &Path, mechanism: Mechanism, evidence: Evidence) -> Answer {
+fn ask_vary(world: &World, dir: &Path, mechanism: Mechanism, evidence: Evidence) -> Answer {
     world.write(dir).unwrap();
     let trace = Trace::open(dir).unwrap();
     let spec: Spec = format!("request:{}", world.port()).parse().unwrap();
@@ -105,7 +105,7 @@ fn ask(world: &World, dir: &Path, mechanism: Mechanism, evidence: Evidence) -> A
         return Answer { verdict: Verdict::Unknown, said: "nothing".to_owned() };
     };
     let truths = mechanism.truths();
-    let verdict = if truths.iter().any(|truth| is(first, truth)) {
+    let verdict = if truths.iter().any(|truth| matches_truth(first, truth)) {
         Verdict::Right
     } else if says_nothing(first) || only_runs(first, evidence) {
         Verdict::Unknown
@@ -113,24 +113,25 @@ fn ask(world: &World, dir: &Path, mechanism: Mechanism, evidence: Evidence) -> A
         Verdict::Wrong
     };
     // What else is named, and is to be remedied, is no truth of the mechanism.
-    let other = named.find(|found| found.remedy.is_some() && !truths.iter().any(|truth| is(found, truth)));
+    let other =
+        named.find(|found| found.remedy.is_some() && !truths.iter().any(|truth| matches_truth(found, truth)));
     match other {
         Some(other) => {
-            Answer { verdict: Verdict::Wrong, said: format!("{}, and {}", say(first), say(other)) }
+            Answer { verdict: Verdict::Wrong, said: format!("{}, and {}", describe(first), describe(other)) }
         }
-        None => Answer { verdict, said: say(first) },
+        None => Answer { verdict, said: describe(first) },
     }
 }
 
-fn say(found: &Found) -> String {
-    let by = found.by().map_or(String::new(), |by| format!(" by {}", offender_of(by)));
-    format!("{} of {}{by}", found.cause.kind.name(), whom_of(&found.cause.whom))
+fn describe(found: &Found) -> String {
+    let by = found.by().map_or(String::new(), |by| format!(" by {}", offender_name(by)));
+    format!("{} of {}{by}", found.cause.kind.name(), whom_name(&found.cause.whom))
 }
 
 /// The cells of the table: how many worlds have which verdict, and wrong answers with the numbers of their worlds.
 type Table = BTreeMap<(Mechanism, Evidence), ([u64; 3], BTreeMap<String, Vec<u64>>)>;
 
-fn judge(worlds: u64) -> Table {
+fn judge_worlds(worlds: u64) -> Table {
     let cells: Vec<(Mechanism, Evidence)> = Mechanism::ALL
         .iter()
         .flat_map(|mechanism| Evidence::ALL.iter().map(|evidence| (*mechanism, *evidence)))
@@ -146,7 +147,7 @@ fn judge(worlds: u64) -> Table {
             let number = nth / cells.len() as u64;
             let dir = tempfile::tempdir().unwrap();
             let world = World::compose(number, mechanism, evidence);
-            let Answer { verdict, said } = ask(&world, &dir.path().join("trace"), mechanism, evidence);
+            let Answer { verdict, said } = ask_vary(&world, &dir.path().join("trace"), mechanism, evidence);
             let mut table = table.lock().unwrap();
             let (counts, wrong) = table.entry((mechanism, evidence)).or_default();
             counts[verdict as usize] += 1;
@@ -160,7 +161,7 @@ fn judge(worlds: u64) -> Table {
     table.into_inner().unwrap()
 }
 
-fn print(table: &Table) {
+fn print_table(table: &Table) {
     let cell = |of: [u64; 3]| format!("{}/{}/{}", of[0], of[1], of[2]);
     println!("right/unknown/wrong");
     print!("{:<24}", "");
@@ -183,7 +184,7 @@ fn print(table: &Table) {
 }
 
 /// Looks at one world, and prints its events and what is found.
-fn look(name: &str) {
+fn print_world(name: &str) {
     let [mechanism, evidence, number] = name.split('/').collect::<Vec<_>>().try_into().unwrap();
     let mechanism = *Mechanism::ALL.iter().find(|of| of.name() == mechanism).unwrap();
     let evidence = *Evidence::ALL.iter().find(|of| of.name() == evidence).unwrap();
@@ -191,7 +192,7 @@ fn look(name: &str) {
     println!("{}", world.list());
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("trace");
-    let Answer { verdict, said } = ask(&world, &dir, mechanism, evidence);
+    let Answer { verdict, said } = ask_vary(&world, &dir, mechanism, evidence);
     println!("{verdict:?}: {said}");
     let trace = Trace::open(&dir).unwrap();
     let (variation, _) =
@@ -202,9 +203,9 @@ fn look(name: &str) {
             "{}{} of {}: {:.2}, {:?}; {:?}",
             if found.named { "* " } else { "" },
             found.cause.kind.name(),
-            whom_of(&found.cause.whom),
+            whom_name(&found.cause.whom),
             found.shares.share_of_variance,
-            found.offenders.iter().map(|by| (offender_of(&by.who), by.ns)).collect::<Vec<_>>(),
+            found.offenders.iter().map(|by| (offender_name(&by.who), by.ns)).collect::<Vec<_>>(),
             found.remedy,
         );
     }
@@ -213,11 +214,11 @@ fn look(name: &str) {
 #[test]
 fn causes_that_are_named_are_true_and_others_are_unknown() {
     if let Ok(name) = std::env::var("XWEAVE_WORLD") {
-        return look(&name);
+        return print_world(&name);
     }
     let worlds = std::env::var("XWEAVE_WORLDS").map_or(WORLDS, |of| of.parse().unwrap());
-    let table = judge(worlds);
-    print(&table);
+    let table = judge_worlds(worlds);
+    print_table(&table);
     let (mut sums, mut provable, mut broken) = ([0; 3], [0; 3], Vec::new());
     for ((mechanism, evidence), (of, _)) in &table {
         let known = KNOWN_WRONG.iter().find(|(of, by, _)| (of, by) == (mechanism, evidence));

@@ -172,16 +172,18 @@ impl BackwardWalk<'_> {
         Some(false)
     }
 
-    /// Whether a thread that woke another one as something came had that from elsewhere, as vhost's or one of NAPI's has: it is of
-    /// another process, has not received anything at that end, and the other end is not in its kernel.
+    /// Whether a thread that woke another one as something came had that from elsewhere: from a guest that it serves. Of an end
+    /// nothing is known: if it is of another process, and has received nothing there.
     fn brings(&self, by: ThreadId, id: ThreadId, end: EndId) -> bool {
         let machine = self.machine;
         let process = |id| machine.threads().get(id).map_or(0, |thread| thread.process);
-        let far = match machine.connections.peer(end) {
-            Some(peer) => peer.domain != id.domain,
-            None => !end.connection.is_loopback(),
-        };
-        far && by != id && process(by) != process(id) && !machine.connections.is_of(by, end)
+        match machine.connections.peer(end) {
+            Some(peer) => peer.domain != id.domain && self.serves_guest(by, peer.domain),
+            None => {
+                let other = by != id && process(by) != process(id);
+                other && !end.connection.is_loopback() && !machine.connections.is_of(by, end)
+            }
+        }
     }
 
     /// Whether an end of a connection is the one that is asked.

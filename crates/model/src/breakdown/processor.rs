@@ -60,12 +60,15 @@ impl BackwardWalk<'_> {
         let mut end = to;
         for stay in inside.into_iter().rev() {
             self.in_host(cpu, vcpu, stay.to, end, pending);
-            match vcpu.last_pending(stay.from, stay.to).filter(|_| !pending) {
-                Some((since, until)) if until == stay.to => {
-                    self.because(since, stay.to, Object::Interrupts(cpu), TimeState::Waiting, None);
+            let late =
+                vcpu.last_pending(stay.from, stay.to).or_else(|| vcpu.last_delivered(stay.from, stay.to));
+            match late.filter(|_| !pending) {
+                Some((since, until)) => {
+                    self.because(until, stay.to, object, spent, cause);
+                    self.because(since, until, Object::Interrupts(cpu), TimeState::Waiting, None);
                     self.because(stay.from, since, object, spent, cause);
                 }
-                _ => self.at_frequencies(cpu, stay.from, stay.to, object, spent, cause),
+                None => self.at_frequencies(cpu, stay.from, stay.to, object, spent, cause),
             }
             end = stay.from;
         }

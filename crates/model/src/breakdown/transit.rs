@@ -112,7 +112,11 @@ impl<'m> BackwardWalk<'m> {
         if let Some(Woken { cpu, vcpu, by, woken, entered }) = self.woken_vcpu(receiver, from, to) {
             self.under_way(entered, to, transit);
             self.in_host(cpu, vcpu, woken, entered, true);
-            return self.carried(by, from, woken, transit);
+            return if self.serves_guest(by, receiver.domain) {
+                self.carried(by, from, woken, transit);
+            } else {
+                self.under_way(from, woken, transit);
+            };
         }
         if let Some(by) = self.delivered_by(receiver, to, transit) {
             return self.carried(by, from, to, transit);
@@ -151,16 +155,21 @@ impl<'m> BackwardWalk<'m> {
         self.under_way(from, end, transit);
     }
 
-    /// The thread that gave a receiver's kernel what came from a guest, and so woke the receiver: one that the guest's vCPUs have
-    /// woken before, or the other way round.
+    /// The thread that gave a receiver's kernel what came from a guest, and so woke the receiver: one that serves the guest.
     fn delivered_by(&self, receiver: ThreadId, to: i64, transit: Transit) -> Option<ThreadId> {
         let sender = transit.sender.filter(|sender| sender.domain != receiver.domain)?;
         match self.machine.threads().line(receiver, to.saturating_sub(1), to).last()?.2? {
             ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. } => {
-                self.machine.vcpus.carriers(sender.domain).contains(&by).then_some(by)
+                self.serves_guest(by, sender.domain).then_some(by)
             }
             _ => None,
         }
+    }
+
+    /// Whether a thread serves a guest's devices.
+    pub(super) fn serves_guest(&self, by: ThreadId, guest: u8) -> bool {
+        let process = self.machine.threads().get(by).map_or(0, |thread| thread.process);
+        self.machine.vcpus.serves(by, process, guest)
     }
 
     /// The thread that carries frames to the receiver's guest which the sender itself had woken for what it sent, and when that
@@ -174,16 +183,16 @@ impl<'m> BackwardWalk<'m> {
     ) -> Option<(ThreadId, i64)> {
         let machine = self.machine;
         let sent = machine.connections.sent(transit.sender?, i64::MIN, from)?;
-        let of = |by: &ThreadId| {
-            let line = machine.threads().line(*by, from, to);
+        let of = |by: ThreadId| {
+            let line = machine.threads().line(by, from, to);
             let woken = line.iter().position(|(.., doing)| {
                 matches!(doing, Some(ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. }) if *by == sent.thread)
             })?;
             let runs =
                 line[woken..].iter().find(|(.., doing)| matches!(doing, Some(ThreadState::Running { .. })));
-            runs.map(|(runs, ..)| (*by, *runs))
+            runs.map(|(runs, ..)| (by, *runs))
         };
-        machine.vcpus.carriers(receiver.domain).iter().find_map(of)
+        machine.vcpus.carriers(receiver.domain).find_map(of)
     }
 
     /// When an interrupt was pending last, of the guest's CPU that then took the one which woke the receiver.

@@ -131,12 +131,11 @@ fn an_interrupt_whose_end_was_lost_ends_there() {
     assert_eq!(
         told(&pieces),
         [
-            "interrupts of cpu 0:waiting=10",
+            "interrupts of cpu 0:unknown=10",
             "interrupts of cpu 0:running=10",
-            "interrupts of cpu 0:unknown=100",
-            "interrupts of cpu 0:waiting=50",
+            "interrupts of cpu 0:unknown=150",
             "interrupts of cpu 0:running=10",
-            "interrupts of cpu 0:waiting=10"
+            "interrupts of cpu 0:unknown=10"
         ]
     );
 }

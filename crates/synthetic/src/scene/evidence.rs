@@ -120,11 +120,13 @@ impl Evidence {
     }
 }
 
+/// A CPU's domain and number, how many more of its events are lost, and of those that were: the first, the last, their count.
+type Gap = ((u8, u32), i64, Option<(i64, i64, u64)>);
+
 /// Takes events of CPUs out where a buffer had no room, and has the next one there tell of it.
 fn lose(all: Vec<Event>, random: &mut Random) -> Vec<Event> {
     let mut kept = Vec::with_capacity(all.len());
-    // By CPU: how many more are lost, and the first and the last that were.
-    let mut gaps: Vec<((u8, u32), i64, Option<(i64, i64, u64)>)> = Vec::new();
+    let mut gaps: Vec<Gap> = Vec::new();
     for event in all {
         let id = (event.domain, event.cpu);
         let at = gaps.iter().position(|(of, ..)| *of == id).unwrap_or_else(|| {

@@ -99,15 +99,23 @@ impl Scene {
         self.clients[nth]
     }
 
-    fn end(&self, place: Place, connection: Connection) -> impl Fn(&mut Event) + use<> {
+    fn fill_end(&self, place: Place, connection: Connection) -> impl Fn(&mut Event) + use<> {
         move |event: &mut Event| {
             event.object = 0xffff_8880_0000_0000 | connection.0 & 0xffff_ffff | u64::from(place.domain) << 40;
             (event.position, event.other) = (connection.0, 0xf000_0000 + u32::from(place.domain));
         }
     }
 
-    fn message(&mut self, kind: Kind, place: Place, at: i64, of: Connection, bytes: u64, code: i64) -> i64 {
-        let end = self.end(place, of);
+    fn put_message(
+        &mut self,
+        kind: Kind,
+        place: Place,
+        at: i64,
+        of: Connection,
+        bytes: u64,
+        code: i64,
+    ) -> i64 {
+        let end = self.fill_end(place, of);
         self.stage.put(place, at, kind, |event| {
             end(event);
             event.bytes = bytes;
@@ -115,12 +123,12 @@ impl Scene {
         })
     }
 
-    fn sends(&mut self, place: Place, at: i64, of: Connection, bytes: u64) -> i64 {
-        self.message(Kind::Send, place, at, of, bytes, Sending::Begins.code().into())
+    fn put_send(&mut self, place: Place, at: i64, of: Connection, bytes: u64) -> i64 {
+        self.put_message(Kind::Send, place, at, of, bytes, Sending::Begins.code().into())
     }
 
     /// How long a call that receives has lasted.
-    fn lasted(&self, at: i64, call: i64) -> i64 {
+    fn call_duration(&self, at: i64, call: i64) -> i64 {
         match (self.datagrams, self.blocking) {
             (true, _) => 0,
             (false, true) => at - call + 200,
@@ -129,58 +137,58 @@ impl Scene {
     }
 
     /// The client is woken by a timer, unless it runs, and begins to send so much. Returns when.
-    pub(super) fn begins(&mut self, nth: usize, at: i64, bytes: u64) -> i64 {
+    pub(super) fn begin_request(&mut self, nth: usize, at: i64, bytes: u64) -> i64 {
         let Client { tid, home, connection, .. } = self.clients[nth];
         let mut at = at;
-        if self.stage.current(home) != tid {
+        if self.stage.current_thread(home) != tid {
             at = self.stage.run_other(home, at, tid);
         }
-        let at = at + self.stage.between(2_000, 8_000);
-        self.sends(home, at, connection, bytes)
+        let at = at + self.stage.draw(2_000, 8_000);
+        self.put_send(home, at, connection, bytes)
     }
 
     /// The client has sent, and waits for the answer.
-    pub(super) fn client_waits(&mut self, nth: usize, at: i64) -> i64 {
+    pub(super) fn wait_for_answer(&mut self, nth: usize, at: i64) -> i64 {
         let home = self.clients[nth].home;
-        let at = at + self.stage.between(1_500, 4_000);
+        let at = at + self.stage.draw(1_500, 4_000);
         self.clients[nth].call = at;
-        self.stage.sleep(home, at + 900, State::Sleeping)
+        self.stage.put_to_sleep(home, at + 900, State::Sleeping)
     }
 
     /// What runs on a CPU of the host passes a frame for the server on. Returns when vhost has it, or the server, unless this
     /// runs already.
-    fn leave(&mut self, from: (Place, i64, Context), strike: Strike) -> i64 {
+    fn forward_request(&mut self, from: (Place, i64, Context), strike: Strike) -> i64 {
         let (_, at, _) = from;
         if self.local {
             let how = strike.server_dispatch();
-            return if self.stage.current(self.server) == SERVER {
+            return if self.stage.current_thread(self.server) == SERVER {
                 at
             } else {
                 self.stage.wake_and_run(from, SERVER, self.server, how)
             };
         }
-        if self.stage.current(VHOST_HOME) == VHOST {
+        if self.stage.current_thread(VHOST_HOME) == VHOST {
             return at + 300;
         }
         self.stage.wake_and_run(from, VHOST, VHOST_HOME, strike.vhost_dispatch())
     }
 
-    /// The client's frames set out at that time, in its own context. Returns as [`leave`](Self::leave).
-    pub(super) fn sets_out(&mut self, nth: usize, at: i64, strike: Strike) -> i64 {
+    /// The client's frames set out at that time, in its own context. Returns as [`forward_request`](Self::forward_request).
+    pub(super) fn transmit_request(&mut self, nth: usize, at: i64, strike: Strike) -> i64 {
         let home = self.clients[nth].home;
         if !self.local {
-            return self.leave((home, at + 1_800, Context::Task), strike);
+            return self.forward_request((home, at + 1_800, Context::Task), strike);
         }
         let mut run = 0;
-        self.within(home, at + 900, None, (SOFT_NET_RX, Context::Task), |scene, at| {
-            run = scene.leave((home, at, Context::Softirq), strike);
+        self.run_softirq(home, at + 900, None, (SOFT_NET_RX, Context::Task), |scene, at| {
+            run = scene.forward_request((home, at, Context::Softirq), strike);
             at + 300
         });
         run
     }
 
     /// Does something in a softirq: of an interrupt, or raised by the thread below.
-    pub(super) fn within(
+    pub(super) fn run_softirq(
         &mut self,
         place: Place,
         at: i64,
@@ -191,20 +199,20 @@ impl Scene {
         let at = match irq {
             Some(irq) => {
                 let at = self.stage.put(place, at, Kind::IrqEnter, |event| event.object = irq);
-                let at = at + self.stage.between(300, 900);
+                let at = at + self.stage.draw(300, 900);
                 self.stage.put(place, at, Kind::IrqExit, |event| event.object = irq) + 150
             }
             None => at,
         };
         let enters = |event: &mut Event| (event.object, event.code) = (number, raised.code());
         let at = self.stage.put(place, at, Kind::SoftirqEnter, enters);
-        let at = at + self.stage.between(400, 1_500);
+        let at = at + self.stage.draw(400, 1_500);
         let at = does(self, at);
         self.stage.put(place, at + 400, Kind::SoftirqExit, |event| event.object = number)
     }
 
     /// A timer of the host lets frames go on that were held, from a softirq of it. `told` is put there first.
-    pub(super) fn timer_lets_go(
+    pub(super) fn release_by_timer(
         &mut self,
         nth: usize,
         at: i64,
@@ -213,16 +221,16 @@ impl Scene {
     ) -> i64 {
         let home = self.clients[nth].home;
         let mut run = 0;
-        self.within(home, at, Some(TIMER), (softirq, Context::Hard), |scene, at| {
+        self.run_softirq(home, at, Some(TIMER), (softirq, Context::Hard), |scene, at| {
             let at = told(&mut scene.stage, home, at);
-            run = scene.leave((home, at + 900, Context::Softirq), Strike::NONE);
+            run = scene.forward_request((home, at + 900, Context::Softirq), Strike::NONE);
             at + 1_600
         });
         run
     }
 
     /// The client's frame is put into a queueing discipline, and comes out after so long.
-    pub(super) fn held(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
+    pub(super) fn hold_in_qdisc(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
         let Client { home, connection, .. } = self.clients[nth];
         self.frames += 5;
         let frame = self.frames;
@@ -232,8 +240,8 @@ impl Scene {
             (event.position, event.object, event.other) = (connection.0, object, frame);
             event.name = kind;
         });
-        let waits = self.client_waits(nth, at);
-        self.timer_lets_go(nth, (at + ns).max(waits + 2_000), SOFT_NET_TX, |stage, home, at| {
+        let waits = self.wait_for_answer(nth, at);
+        self.release_by_timer(nth, (at + ns).max(waits + 2_000), SOFT_NET_TX, |stage, home, at| {
             stage.put(home, at, Kind::QdiscDequeue, |event| {
                 (event.object, event.other) = (object, frame);
                 event.name = device;
@@ -243,69 +251,73 @@ impl Scene {
 
     /// vhost, which runs since then, brings frames to the guest, whose softirq wakes the server if that waits. Returns when the
     /// server runs; or has it in its socket. In one kernel it does already.
-    pub(super) fn carry_in(&mut self, run: i64, strike: Strike) -> i64 {
+    pub(super) fn deliver_request(&mut self, run: i64, strike: Strike) -> i64 {
         if self.local {
             return run;
         }
-        let brought = self.bring_frames(run, strike);
-        self.guest_receives(brought, strike)
+        let brought = self.run_vhost_rx(run, strike);
+        self.run_guest_rx(brought, strike)
     }
 
     /// vhost brings frames, and sleeps. Returns when the guest takes the interrupt.
-    fn bring_frames(&mut self, run: i64, strike: Strike) -> i64 {
-        let mut at = run + self.stage.between(1_500, 4_000);
+    fn run_vhost_rx(&mut self, run: i64, strike: Strike) -> i64 {
+        let mut at = run + self.stage.draw(1_500, 4_000);
         if let Some((Mechanism::VhostPreempted, ns)) = strike.0 {
-            at = self.stage.preempt(VHOST_HOME, at, HOG, ns) + 1_200;
+            at = self.stage.preempt_thread(VHOST_HOME, at, HOG, ns) + 1_200;
         }
         let brought = match strike.0 {
-            Some((Mechanism::InterruptsOff | Mechanism::ConsoleOutput, ns)) => self.stage.take_late(
-                self.server,
-                at,
-                ns,
-                strike.0.is_some_and(|of| of.0 == Mechanism::ConsoleOutput),
-            ),
-            Some((Mechanism::VcpuPreemptedBefore, ns)) => self.stage.come_back(self.server, at, HOG, ns),
+            Some((Mechanism::InterruptsOff | Mechanism::ConsoleOutput, ns)) => {
+                self.stage.take_interrupt_late(
+                    self.server,
+                    at,
+                    ns,
+                    strike.0.is_some_and(|of| of.0 == Mechanism::ConsoleOutput),
+                )
+            }
+            Some((Mechanism::VcpuPreemptedBefore, ns)) => {
+                self.stage.resume_preempted(self.server, at, HOG, ns)
+            }
             _ => {
                 let by = Bringer::From(VHOST_HOME, Context::Task);
-                self.stage.bring_when(self.interrupted(strike), at, by, strike.vcpu_dispatch())
+                self.stage.bring_interrupt_when(self.interrupt_home(strike), at, by, strike.vcpu_dispatch())
             }
         };
-        self.vhost_sleeps(at + 2_500);
+        self.put_vhost_to_sleep(at + 2_500);
         brought
     }
 
     /// The CPU of the guest that takes what comes: the server's, where that is what the mechanism is about.
-    fn interrupted(&self, strike: Strike) -> Place {
-        if Self::occupant(strike).is_some() { self.server } else { self.irq_home }
+    fn interrupt_home(&self, strike: Strike) -> Place {
+        if Self::find_occupant(strike).is_some() { self.server } else { self.irq_home }
     }
 
-    pub(super) fn vhost_sleeps(&mut self, at: i64) {
-        let at = at.max(self.stage.last(VHOST_HOME) + 800);
-        if self.stage.current(VHOST_HOME) == VHOST {
-            self.stage.sleep(VHOST_HOME, at, State::Sleeping);
+    pub(super) fn put_vhost_to_sleep(&mut self, at: i64) {
+        let at = at.max(self.stage.last_time(VHOST_HOME) + 800);
+        if self.stage.current_thread(VHOST_HOME) == VHOST {
+            self.stage.put_to_sleep(VHOST_HOME, at, State::Sleeping);
         }
     }
 
     /// The guest's CPU, which runs since then, takes frames in a softirq, or in a thread that does so instead.
-    fn guest_receives(&mut self, at: i64, strike: Strike) -> i64 {
+    fn run_guest_rx(&mut self, at: i64, strike: Strike) -> i64 {
         let place = self.server;
-        let waits = self.stage.current(place) != SERVER;
+        let waits = self.stage.current_thread(place) != SERVER;
         let (thread, context) = match strike.0 {
             Some((Mechanism::Ksoftirqd, _)) => (KSOFTIRQD, Context::Softirq),
             Some((Mechanism::ThreadedNapi, _)) => (NAPI, Context::Hard),
             _ => {
-                if self.interrupted(strike) != place {
-                    return self.receives_beside(at, waits);
+                if self.interrupt_home(strike) != place {
+                    return self.run_guest_rx_beside(at, waits);
                 }
                 let softirq = (SOFT_NET_RX, Context::Hard);
-                let at = self.within(place, at, Some(VIRTIO_NET), softirq, |scene, at| {
+                let at = self.run_softirq(place, at, Some(VIRTIO_NET), softirq, |scene, at| {
                     if waits {
                         scene.stage.wake(place, at, Context::Softirq, SERVER, place, Quota::Left) + 400
                     } else {
                         at + 900
                     }
                 });
-                let soon = self.stage.between(500, 1_500);
+                let soon = self.stage.draw(500, 1_500);
                 return if waits {
                     self.stage.run_woken(place, at + soon, SERVER, strike.server_dispatch())
                 } else {
@@ -320,13 +332,13 @@ impl Scene {
             let at = self.stage.wake(place, at + 500, context, thread, place, Quota::Left);
             self.stage.put(place, at + 300, Kind::IrqExit, |event| event.object = VIRTIO_NET)
         } else {
-            self.within(place, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
+            self.run_softirq(place, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
                 scene.stage.wake(place, at + 900, context, thread, place, Quota::Left)
             })
         };
         let at = self.stage.run_woken(place, at, thread, Dispatch::Behind(OTHER, ns));
         let at = if thread == KSOFTIRQD {
-            self.within(place, at + 700, None, (SOFT_NET_RX, context), |scene, at| {
+            self.run_softirq(place, at + 700, None, (SOFT_NET_RX, context), |scene, at| {
                 scene.stage.wake(place, at, Context::Softirq, SERVER, place, Quota::Left)
             })
         } else {
@@ -336,14 +348,14 @@ impl Scene {
     }
 
     /// Another CPU of the guest takes frames, and wakes the server on its own.
-    fn receives_beside(&mut self, at: i64, waits: bool) -> i64 {
+    fn run_guest_rx_beside(&mut self, at: i64, waits: bool) -> i64 {
         let (beside, server) = (self.irq_home, self.server);
         let mut runs = at;
-        let at = self.within(beside, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
+        let at = self.run_softirq(beside, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
             if !waits {
                 return at + 900;
             }
-            let [at, run] = scene.wakes_from((beside, at, Context::Softirq), SERVER, server);
+            let [at, run] = scene.wake_from_context((beside, at, Context::Softirq), SERVER, server);
             runs = run;
             at
         });
@@ -352,39 +364,39 @@ impl Scene {
     }
 
     /// The server, which runs, has received so much of a client's request.
-    pub(super) fn takes(&mut self, nth: usize, at: i64, bytes: u64) -> i64 {
-        let lasted = self.lasted(at + 900, self.call);
+    pub(super) fn receive_request(&mut self, nth: usize, at: i64, bytes: u64) -> i64 {
+        let lasted = self.call_duration(at + 900, self.call);
         let of = self.clients[nth].connection.peer();
-        self.message(Kind::Receive, self.server, at + 900, of, bytes, lasted)
+        self.put_message(Kind::Receive, self.server, at + 900, of, bytes, lasted)
     }
 
     /// The server has nothing to do.
-    pub(super) fn server_waits(&mut self, at: i64) -> i64 {
-        let at = at + self.stage.between(1_000, 3_000);
+    pub(super) fn wait_for_request(&mut self, at: i64) -> i64 {
+        let at = at + self.stage.draw(1_000, 3_000);
         self.call = at;
-        self.stage.sleep(self.server, at + 900, State::Sleeping)
+        self.stage.put_to_sleep(self.server, at + 900, State::Sleeping)
     }
 
     /// The server sends an answer. Returns when it goes on, and when vhost has it, or the client.
-    pub(super) fn answers(&mut self, nth: usize, at: i64, strike: Strike) -> [i64; 2] {
+    pub(super) fn send_answer(&mut self, nth: usize, at: i64, strike: Strike) -> [i64; 2] {
         let (place, of) = (self.server, self.clients[nth].connection.peer());
-        let at = self.sends(place, at, of, ANSWER);
+        let at = self.put_send(place, at, of, ANSWER);
         if self.local {
             let (mut run, home, tid) = (0, self.clients[nth].home, self.clients[nth].tid);
-            let at = self.within(place, at + 900, None, (SOFT_NET_RX, Context::Task), |scene, at| {
+            let at = self.run_softirq(place, at + 900, None, (SOFT_NET_RX, Context::Task), |scene, at| {
                 run = scene.stage.wake_and_run((place, at, Context::Softirq), tid, home, Dispatch::Fast);
                 at + 300
             });
             return [at, run];
         }
-        self.kicks(place, at + 1_500, strike)
+        self.kick_vhost(place, at + 1_500, strike)
     }
 
     /// The guest tells vhost that there is a frame to send. Returns when it goes on, and when vhost runs.
-    fn kicks(&mut self, place: Place, at: i64, strike: Strike) -> [i64; 2] {
+    fn kick_vhost(&mut self, place: Place, at: i64, strike: Strike) -> [i64; 2] {
         let mut run = 0;
-        let at = self.stage.trap(place, at, EXIT_NPF, |stage, home, at| {
-            run = if stage.current(VHOST_HOME) == VHOST {
+        let at = self.stage.trap_to_host(place, at, EXIT_NPF, |stage, home, at| {
+            run = if stage.current_thread(VHOST_HOME) == VHOST {
                 at + 300
             } else {
                 stage.wake_and_run((home, at, Context::Task), VHOST, VHOST_HOME, strike.vhost_dispatch())
@@ -396,55 +408,55 @@ impl Scene {
 
     /// vhost, which runs since then, gives the answer's frames to the host's kernel, which wakes the client. Returns when the
     /// client runs.
-    pub(super) fn carry_out(&mut self, nth: usize, run: i64, strike: Strike) -> i64 {
+    pub(super) fn deliver_answer(&mut self, nth: usize, run: i64, strike: Strike) -> i64 {
         if self.local {
             return run;
         }
         let Client { tid, home, .. } = self.clients[nth];
-        let mut at = run + self.stage.between(1_500, 4_000);
+        let mut at = run + self.stage.draw(1_500, 4_000);
         if let Some((Mechanism::VhostPreempted, ns)) = strike.0 {
-            at = self.stage.preempt(VHOST_HOME, at, HOG, ns) + 1_200;
+            at = self.stage.preempt_thread(VHOST_HOME, at, HOG, ns) + 1_200;
         }
         let mut runs = 0;
-        let at = self.vhost_delivers(at, |scene, at, context| {
+        let at = self.run_host_rx(at, |scene, at, context| {
             let from = (VHOST_HOME, at, context);
             runs = scene.stage.wake_and_run(from, tid, home, Dispatch::Fast);
             at + 500
         });
-        self.vhost_sleeps(at + 1_500);
+        self.put_vhost_to_sleep(at + 1_500);
         runs
     }
 
     /// What vhost does in the host's kernel with a frame that it gives it.
-    fn vhost_delivers(&mut self, at: i64, does: impl FnOnce(&mut Self, i64, Context) -> i64) -> i64 {
+    fn run_host_rx(&mut self, at: i64, does: impl FnOnce(&mut Self, i64, Context) -> i64) -> i64 {
         if self.deliver == Context::Task {
             return does(self, at + 900, Context::Task);
         }
-        self.within(VHOST_HOME, at + 500, None, (SOFT_NET_RX, Context::Task), |scene, at| {
+        self.run_softirq(VHOST_HOME, at + 500, None, (SOFT_NET_RX, Context::Task), |scene, at| {
             does(scene, at, Context::Softirq)
         })
     }
 
     /// The client has received the answer, or a part of it: so many thirds.
-    pub(super) fn client_takes(&mut self, nth: usize, at: i64, thirds: u64) -> i64 {
+    pub(super) fn receive_answer(&mut self, nth: usize, at: i64, thirds: u64) -> i64 {
         let Client { home, connection, call, .. } = self.clients[nth];
-        let lasted = self.lasted(at + 900, call);
-        self.message(Kind::Receive, home, at + 900, connection, ANSWER / 3 * thirds, lasted)
+        let lasted = self.call_duration(at + 900, call);
+        self.put_message(Kind::Receive, home, at + 900, connection, ANSWER / 3 * thirds, lasted)
     }
 
     /// The client does something until it asks again.
-    pub(super) fn client_rests(&mut self, nth: usize, at: i64) -> i64 {
-        let at = at + self.stage.between(2_000, 9_000);
-        self.stage.sleep(self.clients[nth].home, at, State::Sleeping)
+    pub(super) fn end_request(&mut self, nth: usize, at: i64) -> i64 {
+        let at = at + self.stage.draw(2_000, 9_000);
+        self.stage.put_to_sleep(self.clients[nth].home, at, State::Sleeping)
     }
 
     /// A frame that no program waits for goes to the guest, which answers it in its softirq. Returns when vhost has that.
-    fn guest_replies(&mut self, run: i64) -> i64 {
-        let at = self.bring_frames(run, Strike::NONE);
+    fn reply_from_softirq(&mut self, run: i64) -> i64 {
+        let at = self.run_vhost_rx(run, Strike::NONE);
         let place = self.irq_home;
         let mut runs = 0;
-        let at = self.within(place, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
-            let [at, run] = scene.kicks(place, at + 1_000, Strike::NONE);
+        let at = self.run_softirq(place, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
+            let [at, run] = scene.kick_vhost(place, at + 1_000, Strike::NONE);
             runs = run;
             at
         });
@@ -454,45 +466,45 @@ impl Scene {
 
     /// The address of the guest's device has to be asked for first, and the first question is lost: it is asked again after so
     /// long, and the frame goes out with the answer. Returns when the server runs.
-    pub(super) fn asks_address(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
-        let waits = self.client_waits(nth, at);
-        let run = self.timer_lets_go(nth, waits + ns, SOFT_TIMER, |_, _, at| at + 700);
-        let run = self.guest_replies(run);
-        let at = run + self.stage.between(1_500, 3_500);
+    pub(super) fn resolve_address_late(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
+        let waits = self.wait_for_answer(nth, at);
+        let run = self.release_by_timer(nth, waits + ns, SOFT_TIMER, |_, _, at| at + 700);
+        let run = self.reply_from_softirq(run);
+        let at = run + self.stage.draw(1_500, 3_500);
         // The host's kernel sends what was held as it takes the answer: vhost runs, and sees it next.
-        let at = self.vhost_delivers(at, |_, at, _| at + 1_500);
-        self.carry_in(at + 600, Strike::NONE)
+        let at = self.run_host_rx(at, |_, at, _| at + 1_500);
+        self.deliver_request(at + 600, Strike::NONE)
     }
 
     /// The guest's delayed acknowledgement comes after so long, and with it the host sends the rest. Returns when the server
     /// runs.
-    pub(super) fn acknowledges_late(&mut self, at: i64, ns: i64) -> i64 {
+    pub(super) fn acknowledge_request_late(&mut self, at: i64, ns: i64) -> i64 {
         let place = self.server;
-        let at = self.stage.bring(place, at + ns, Bringer::Timer);
+        let at = self.stage.bring_interrupt(place, at + ns, Bringer::Timer);
         let mut run = 0;
-        let at = self.within(place, at, Some(TIMER), (SOFT_TIMER, Context::Hard), |scene, at| {
-            let [at, runs] = scene.kicks(place, at + 1_000, Strike::NONE);
+        let at = self.run_softirq(place, at, Some(TIMER), (SOFT_TIMER, Context::Hard), |scene, at| {
+            let [at, runs] = scene.kick_vhost(place, at + 1_000, Strike::NONE);
             run = runs;
             at
         });
         self.stage.idle_again(place, at + 600);
-        let at = run + self.stage.between(1_500, 3_500);
-        let at = self.vhost_delivers(at, |_, at, _| at + 1_500);
-        self.carry_in(at + 600, Strike::NONE)
+        let at = run + self.stage.draw(1_500, 3_500);
+        let at = self.run_host_rx(at, |_, at, _| at + 1_500);
+        self.deliver_request(at + 600, Strike::NONE)
     }
 
     /// The host's delayed acknowledgement comes after so long, and with it the guest's kernel sends the rest. Returns when the
     /// client runs.
-    pub(super) fn acknowledged_late(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
-        let run = self.timer_lets_go(nth, at + ns, SOFT_TIMER, |_, _, at| at + 700);
-        let run = self.guest_replies(run);
-        self.carry_out(nth, run, Strike::NONE)
+    pub(super) fn acknowledge_answer_late(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
+        let run = self.release_by_timer(nth, at + ns, SOFT_TIMER, |_, _, at| at + 700);
+        let run = self.reply_from_softirq(run);
+        self.deliver_answer(nth, run, Strike::NONE)
     }
 
     /// Tells that TCP sends a client's request again, as that began a moment ago.
-    pub(super) fn again(&self, nth: usize) -> impl Fn(&mut Event) + use<> {
+    pub(super) fn fill_retransmit(&self, nth: usize) -> impl Fn(&mut Event) + use<> {
         let Client { home, connection, .. } = self.clients[nth];
-        let end = self.end(home, connection);
+        let end = self.fill_end(home, connection);
         move |event: &mut Event| {
             end(event);
             (event.bytes, event.code) = (600, 1);
@@ -503,7 +515,7 @@ impl Scene {
     pub(super) const BYTES: u64 = REQUEST;
 
     /// Threads of the guest that may have the server's CPU.
-    pub(super) fn occupant(strike: Strike) -> Option<u32> {
+    pub(super) fn find_occupant(strike: Strike) -> Option<u32> {
         match strike.0?.0 {
             Mechanism::RunQueue | Mechanism::Ksoftirqd | Mechanism::ThreadedNapi => Some(OTHER),
             Mechanism::VcpuPreemptedBefore | Mechanism::InterruptsOff | Mechanism::ConsoleOutput => {

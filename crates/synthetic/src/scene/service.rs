@@ -36,19 +36,19 @@ fn at_lock(address: u64) -> impl Fn(&mut Event) {
 
 impl Scene {
     /// Before the requests: what waits for work from then on.
-    pub(super) fn prepare(&mut self, mechanism: Mechanism, at: i64) {
+    pub(super) fn start_threads(&mut self, mechanism: Mechanism, at: i64) {
         let (server, beside) = (self.server, self.beside);
         let at = self.stage.run_other(server, at, SERVER);
-        let at = self.server_waits(at + 4_000);
+        let at = self.wait_for_request(at + 4_000);
         if matches!(mechanism, Mechanism::Future | Mechanism::FutureAsleep) {
             let at = self.stage.run_other(beside, at, WORKER);
-            self.worker_waits(at + 2_000);
+            self.park_worker(at + 2_000);
         }
     }
 
     /// Before a request that is struck: who has a CPU or a lock then.
-    pub(super) fn set_up(&mut self, strike: Strike, at: i64) {
-        if let Some(occupant) = Self::occupant(strike) {
+    pub(super) fn prepare_strike(&mut self, strike: Strike, at: i64) {
+        if let Some(occupant) = Self::find_occupant(strike) {
             self.stage.run_other(self.server, at, occupant);
         }
         match strike.0 {
@@ -62,8 +62,8 @@ impl Scene {
                 self.stage.run_other(super::path::VHOST_HOME, at, HOG);
             }
             Some((Mechanism::VcpuPreemptedAtWake, _)) => {
-                let home = self.stage.home(self.server);
-                if self.stage.idles(home, at) {
+                let home = self.stage.home_of(self.server);
+                if self.stage.is_idle(home, at) {
                     self.stage.run_other(home, at, HOG);
                 }
             }
@@ -72,55 +72,59 @@ impl Scene {
     }
 
     /// The server works at a request, and is delayed. Returns when it answers.
-    pub(super) fn serves(&mut self, at: i64, works: i64, mechanism: Mechanism, strike: Strike) -> i64 {
+    pub(super) fn serve_request(&mut self, at: i64, works: i64, mechanism: Mechanism, strike: Strike) -> i64 {
         let at = at + works / 2;
         let ns = strike.0.map_or(0, |strike| strike.1);
         let at = match (mechanism, strike.0.is_some()) {
             // Each request is given to a worker.
-            (Mechanism::Future, _) => self.asks_worker(at, ns + works / 3, 0),
-            (Mechanism::FutureAsleep, _) => self.asks_worker(at, works / 3, ns),
+            (Mechanism::Future, _) => self.ask_worker(at, ns + works / 3, 0),
+            (Mechanism::FutureAsleep, _) => self.ask_worker(at, works / 3, ns),
             (_, false) => at,
             (Mechanism::Compute, _) => at + ns,
             (Mechanism::VcpuPreempted, _) => {
-                self.stage
-                    .trap(self.server, at, EXIT_INTERRUPT, |stage, home, at| stage.preempt(home, at, HOG, ns))
+                self.stage.trap_to_host(self.server, at, EXIT_INTERRUPT, |stage, home, at| {
+                    stage.preempt_thread(home, at, HOG, ns)
+                })
             }
             (Mechanism::VcpuThrottled, _) => {
-                self.stage
-                    .trap(self.server, at, EXIT_INTERRUPT, |stage, home, at| stage.throttle(home, at, ns))
+                self.stage.trap_to_host(self.server, at, EXIT_INTERRUPT, |stage, home, at| {
+                    stage.throttle_thread(home, at, ns)
+                })
             }
-            (Mechanism::Throttled, _) => self.stage.throttle(self.server, at, ns),
-            (Mechanism::VcpuExits, _) => self.exits(at, ns),
-            (Mechanism::FutexLock, _) => self.takes_lock(at, ns),
-            (Mechanism::KernelLock, _) => self.takes_mutex(at, ns),
-            (Mechanism::Stopped, _) => self.is_stopped(at, ns),
-            (Mechanism::SwapIn | Mechanism::PageFault | Mechanism::Disk, _) => self.reads(at, ns, mechanism),
-            (Mechanism::Sleeps, _) => self.sleeps(at, ns),
+            (Mechanism::Throttled, _) => self.stage.throttle_thread(self.server, at, ns),
+            (Mechanism::VcpuExits, _) => self.exit_repeatedly(at, ns),
+            (Mechanism::FutexLock, _) => self.take_lock(at, ns),
+            (Mechanism::KernelLock, _) => self.take_mutex(at, ns),
+            (Mechanism::Stopped, _) => self.stop_server(at, ns),
+            (Mechanism::SwapIn | Mechanism::PageFault | Mechanism::Disk, _) => {
+                self.read_page(at, ns, mechanism)
+            }
+            (Mechanism::Sleeps, _) => self.sleep_in_service(at, ns),
             (Mechanism::QemuLock | Mechanism::HostSwapIn | Mechanism::QemuStopped, _) => {
-                self.keeps_vcpu(at, ns, mechanism)
+                self.delay_vcpu(at, ns, mechanism)
             }
             _ => at,
         };
         at + works / 2
     }
 
-    fn exits(&mut self, at: i64, ns: i64) -> i64 {
+    fn exit_repeatedly(&mut self, at: i64, ns: i64) -> i64 {
         let (mut at, end) = (at, at + ns);
         while at < end {
-            let works = self.stage.between(20_000, 90_000);
-            at = self.stage.trap(self.server, at + 1_200, EXIT_IO, |_, _, at| at + works);
+            let works = self.stage.draw(20_000, 90_000);
+            at = self.stage.trap_to_host(self.server, at + 1_200, EXIT_IO, |_, _, at| at + works);
         }
         at
     }
 
     /// What runs on a CPU beside the server's wakes a thread there, and the other way round. Returns when the waker goes on, and
     /// when the other one runs.
-    fn wakes_across(&mut self, from: Place, at: i64, thread: u32, to: Place) -> [i64; 2] {
-        self.wakes_from((from, at, Context::Task), thread, to)
+    fn wake_across(&mut self, from: Place, at: i64, thread: u32, to: Place) -> [i64; 2] {
+        self.wake_from_context((from, at, Context::Task), thread, to)
     }
 
     /// The same, from a context.
-    pub(super) fn wakes_from(
+    pub(super) fn wake_from_context(
         &mut self,
         (from, at, context): (Place, i64, Context),
         thread: u32,
@@ -133,8 +137,8 @@ impl Scene {
         let at = self.stage.wake(from, at, context, thread, to, Quota::Left);
         // It tells the other CPU by an interrupt.
         let mut brought = 0;
-        let at = self.stage.trap(from, at + 600, EXIT_MSR, |stage, home, at| {
-            brought = stage.bring(to, at, Bringer::From(home, Context::Task));
+        let at = self.stage.trap_to_host(from, at + 600, EXIT_MSR, |stage, home, at| {
+            brought = stage.bring_interrupt(to, at, Bringer::From(home, Context::Task));
             at + 800
         });
         let stage = &mut self.stage;
@@ -143,73 +147,74 @@ impl Scene {
         [at, stage.switch(to, irq + 500, thread, State::Runnable)]
     }
 
-    fn worker_waits(&mut self, at: i64) {
+    fn park_worker(&mut self, at: i64) {
         let at = self.stage.put(self.beside, at, Kind::LockWait, at_lock(QUEUE));
-        self.stage.sleep(self.beside, at + 900, State::Sleeping);
+        self.stage.put_to_sleep(self.beside, at + 900, State::Sleeping);
     }
 
     /// The server gives work to a worker, which computes for so long and sleeps for so long, and waits for the result.
-    fn asks_worker(&mut self, at: i64, computes: i64, sleeps: i64) -> i64 {
+    fn ask_worker(&mut self, at: i64, computes: i64, sleeps: i64) -> i64 {
         let (server, beside) = (self.server, self.beside);
         let at = self.stage.put(server, at, Kind::LockWake, at_lock(QUEUE));
-        let [at, runs] = self.wakes_across(server, at + 500, WORKER, beside);
+        let [at, runs] = self.wake_across(server, at + 500, WORKER, beside);
         let at = self.stage.put(server, at + 1_000, Kind::LockWait, at_lock(RESULT));
-        self.stage.sleep(server, at + 900, State::Sleeping);
+        self.stage.put_to_sleep(server, at + 900, State::Sleeping);
         let works = self.stage.put(beside, runs + 700, Kind::LockAcquired, at_lock(QUEUE));
         let mut works = (works + computes).max(at + 8_000);
         if sleeps > 0 {
-            works = self.sleeps_at(beside, WORKER, works, sleeps);
+            works = self.sleep_thread(beside, WORKER, works, sleeps);
         }
         let works = self.stage.put(beside, works, Kind::LockWake, at_lock(RESULT));
-        let [works, at] = self.wakes_across(beside, works + 500, SERVER, server);
-        self.worker_waits(works + 1_500);
+        let [works, at] = self.wake_across(beside, works + 500, SERVER, server);
+        self.park_worker(works + 1_500);
         self.stage.put(server, at + 700, Kind::LockAcquired, at_lock(RESULT)) + 500
     }
 
-    fn takes_lock(&mut self, at: i64, ns: i64) -> i64 {
+    fn take_lock(&mut self, at: i64, ns: i64) -> i64 {
         let (server, beside) = (self.server, self.beside);
         let at = self.stage.put(server, at, Kind::LockWait, at_lock(LOCK));
-        let at = self.stage.sleep(server, at + 1_000, State::Sleeping);
+        let at = self.stage.put_to_sleep(server, at + 1_000, State::Sleeping);
         let gives = self.stage.put(beside, at + ns, Kind::LockWake, at_lock(LOCK));
-        let [holder, at] = self.wakes_across(beside, gives + 500, SERVER, server);
-        self.stage.sleep(beside, holder + 9_000, State::Sleeping);
+        let [holder, at] = self.wake_across(beside, gives + 500, SERVER, server);
+        self.stage.put_to_sleep(beside, holder + 9_000, State::Sleeping);
         let at = self.stage.put(server, at + 700, Kind::LockAcquired, at_lock(LOCK));
         // It has waited, so others may wait still, for all that it knows.
-        let has = self.stage.between(3_000, 12_000);
+        let has = self.stage.draw(3_000, 12_000);
         self.stage.put(server, at + has, Kind::LockWake, at_lock(LOCK)) + 500
     }
 
-    fn takes_mutex(&mut self, at: i64, ns: i64) -> i64 {
+    fn take_mutex(&mut self, at: i64, ns: i64) -> i64 {
         let (server, beside) = (self.server, self.beside);
         let at = self.stage.put(server, at, Kind::LockWait, at_lock(MUTEX));
-        let at = self.stage.sleep(server, at + 1_000, State::Blocked);
-        let [holder, at] = self.wakes_across(beside, at + ns, SERVER, server);
-        self.stage.sleep(beside, holder + 9_000, State::Sleeping);
+        let at = self.stage.put_to_sleep(server, at + 1_000, State::Blocked);
+        let [holder, at] = self.wake_across(beside, at + ns, SERVER, server);
+        self.stage.put_to_sleep(beside, holder + 9_000, State::Sleeping);
         self.stage.put(server, at + 700, Kind::LockAcquired, at_lock(MUTEX)) + 3_000
     }
 
-    fn is_stopped(&mut self, at: i64, ns: i64) -> i64 {
+    fn stop_server(&mut self, at: i64, ns: i64) -> i64 {
         let (server, beside) = (self.server, self.beside);
         let shell = self.stage.run_other(beside, at - 60_000, SHELL);
         let at = at.max(shell + 20_000);
-        let at = self.stage.bring(server, at, Bringer::From(self.stage.home(beside), Context::Task));
+        let at =
+            self.stage.bring_interrupt(server, at, Bringer::From(self.stage.home_of(beside), Context::Task));
         let at = self.stage.put(server, at, Kind::IrqEnter, |event| event.object = RESCHEDULE);
         let at = self.stage.put(server, at + 300, Kind::IrqExit, |event| event.object = RESCHEDULE);
-        let at = self.stage.sleep(server, at + 1_500, State::Stopped);
-        let [shell, at] = self.wakes_across(beside, at + ns, SERVER, server);
-        self.stage.sleep(beside, shell + 5_000, State::Sleeping);
+        let at = self.stage.put_to_sleep(server, at + 1_500, State::Stopped);
+        let [shell, at] = self.wake_across(beside, at + ns, SERVER, server);
+        self.stage.put_to_sleep(beside, shell + 5_000, State::Sleeping);
         at + 900
     }
 
-    fn sleeps(&mut self, at: i64, ns: i64) -> i64 {
-        self.decoys(at + 60_000, at + ns);
-        self.sleeps_at(self.server, SERVER, at, ns)
+    fn sleep_in_service(&mut self, at: i64, ns: i64) -> i64 {
+        self.put_decoys(at + 60_000, at + ns);
+        self.sleep_thread(self.server, SERVER, at, ns)
     }
 
     /// A thread sleeps, and a timer wakes it.
-    pub(super) fn sleeps_at(&mut self, place: Place, thread: u32, at: i64, ns: i64) -> i64 {
-        let at = self.stage.sleep(place, at, State::Sleeping);
-        let at = self.stage.bring(place, at + ns, Bringer::Timer);
+    pub(super) fn sleep_thread(&mut self, place: Place, thread: u32, at: i64, ns: i64) -> i64 {
+        let at = self.stage.put_to_sleep(place, at, State::Sleeping);
+        let at = self.stage.bring_interrupt(place, at + ns, Bringer::Timer);
         let at = self.stage.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
         let at = self.stage.wake(place, at + 400, Context::Hard, thread, place, Quota::Left);
         let at = self.stage.put(place, at + 200, Kind::IrqExit, |event| event.object = TIMER);
@@ -217,9 +222,9 @@ impl Scene {
     }
 
     /// The server waits for a disk: of the guest, for QEMU's thread that serves it.
-    fn reads(&mut self, at: i64, ns: i64, why: Mechanism) -> i64 {
+    fn read_page(&mut self, at: i64, ns: i64, why: Mechanism) -> i64 {
         let (server, begun) = (self.server, at);
-        let position = 8 * self.stage.between(1_000, 900_000).unsigned_abs();
+        let position = 8 * self.stage.draw(1_000, 900_000).unsigned_abs();
         let bio = u32::try_from(position & 0xffff).unwrap_or(1) | 0x1_0000;
         let access = move |event: &mut Event| {
             (event.object, event.position, event.bytes, event.other) = (DISK, position, 16 << 10, bio);
@@ -230,23 +235,23 @@ impl Scene {
         let aside = ASIDE;
         let mut served = at + ns;
         let local = self.local;
-        let at = self.stage.trap(server, at + 500, EXIT_NPF, |stage, home, at| {
+        let at = self.stage.trap_to_host(server, at + 500, EXIT_NPF, |stage, home, at| {
             let runs = stage.wake_and_run((home, at, Context::Task), IOTHREAD, aside, Dispatch::Fast);
-            let asleep = stage.sleep(aside, runs + 4_000, State::Sleeping);
+            let asleep = stage.put_to_sleep(aside, runs + 4_000, State::Sleeping);
             served = (asleep + ns).max(at + ns);
             at + 400
         });
-        self.stage.sleep(server, at + 1_100, State::Blocked);
+        self.stage.put_to_sleep(server, at + 1_100, State::Blocked);
         let at = if local {
             served
         } else {
             let runs = self.stage.run_other(aside, served, IOTHREAD);
-            let at = self.stage.bring(server, runs + 3_000, Bringer::From(aside, Context::Task));
-            self.stage.sleep(aside, runs + 9_000, State::Sleeping);
+            let at = self.stage.bring_interrupt(server, runs + 3_000, Bringer::From(aside, Context::Task));
+            self.stage.put_to_sleep(aside, runs + 9_000, State::Sleeping);
             at
         };
-        let at = self.completes(server, at, SERVER, access);
-        let at = at + self.stage.between(900, 2_000);
+        let at = self.complete_access(server, at, SERVER, access);
+        let at = at + self.stage.draw(900, 2_000);
         let took = at.abs_diff(begun);
         match why {
             Mechanism::SwapIn => self.stage.put(server, at, Kind::SwapIn, |event| {
@@ -264,7 +269,7 @@ impl Scene {
     }
 
     /// A disk's interrupt tells that an access is done, and wakes who waits for it. Returns when that runs.
-    fn completes(&mut self, place: Place, at: i64, thread: u32, access: impl Fn(&mut Event)) -> i64 {
+    fn complete_access(&mut self, place: Place, at: i64, thread: u32, access: impl Fn(&mut Event)) -> i64 {
         let stage = &mut self.stage;
         let at = stage.put(place, at, Kind::IrqEnter, |event| event.object = DISK_IRQ);
         let soft = stage.random.percent(50);
@@ -285,16 +290,16 @@ impl Scene {
     }
 
     /// The vCPU's thread waits in the host for something that is no halt.
-    fn keeps_vcpu(&mut self, at: i64, ns: i64, why: Mechanism) -> i64 {
+    fn delay_vcpu(&mut self, at: i64, ns: i64, why: Mechanism) -> i64 {
         let (server, vcpu) = (self.server, VCPUS[0]);
-        let home = self.stage.home(server);
+        let home = self.stage.home_of(server);
         let number = 0;
         let reason = match why {
             Mechanism::QemuLock => EXIT_IO,
             Mechanism::HostSwapIn => EXIT_NPF,
             _ => EXIT_INTERRUPT,
         };
-        let out = self.stage.exit(number, at, reason);
+        let out = self.stage.exit_guest(number, at, reason);
         let at = match why {
             Mechanism::QemuLock => {
                 let at = self.stage.put(home, out + 2_000, Kind::LockWait, at_lock(QEMU_LOCK));
@@ -302,7 +307,7 @@ impl Scene {
                 let gives = self.stage.put(ASIDE, at + ns, Kind::LockWake, at_lock(QEMU_LOCK));
                 let from = (ASIDE, gives + 500, Context::Task);
                 let at = self.stage.wake_and_run(from, vcpu, home, Dispatch::Fast);
-                self.stage.sleep(ASIDE, gives + 9_000, State::Sleeping);
+                self.stage.put_to_sleep(ASIDE, gives + 9_000, State::Sleeping);
                 let at = self.stage.put(home, at + 600, Kind::LockAcquired, at_lock(QEMU_LOCK));
                 self.stage.put(home, at + 9_000, Kind::LockWake, at_lock(QEMU_LOCK))
             }
@@ -313,7 +318,7 @@ impl Scene {
                 let at = self.stage.put(home, out + 3_000, Kind::DiskQueue, access);
                 let at = self.stage.put(home, at + 900, Kind::DiskIssue, access);
                 let at = self.stage.switch(home, at + 900, 0, State::Blocked);
-                let at = self.completes(home, at + ns, vcpu, access);
+                let at = self.complete_access(home, at + ns, vcpu, access);
                 let took = at.abs_diff(out);
                 self.stage.put(home, at + 900, Kind::SwapIn, |event| {
                     (event.bytes, event.code) = (took, 1);
@@ -324,10 +329,10 @@ impl Scene {
                 let shell = self.stage.run_other(ASIDE, at + ns, SHELL);
                 let from = (ASIDE, shell + 3_000, Context::Task);
                 let at = self.stage.wake_and_run(from, vcpu, home, Dispatch::Fast);
-                self.stage.sleep(ASIDE, shell + 9_000, State::Sleeping);
+                self.stage.put_to_sleep(ASIDE, shell + 9_000, State::Sleeping);
                 at
             }
         };
-        self.stage.enter(number, at + 1_500)
+        self.stage.enter_guest(number, at + 1_500)
     }
 }

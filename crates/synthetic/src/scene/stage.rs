@@ -2,7 +2,7 @@
 //!
 //! Time is the caller's: each step is told when it is to happen, and returns when it is over. A CPU's events are in the order
 //! in which they were put; one that would be too early comes right after the one before. A guest's CPU does something only
-//! while its vCPU is inside the guest, so whoever brings an interrupt [wakes](Stage::bring) the vCPU first.
+//! while its vCPU is inside the guest, so whoever brings an interrupt [wakes](Stage::bring_interrupt) the vCPU first.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +126,7 @@ impl Stage {
         self.switch(home, at, thread, State::Runnable);
         self.vcpus[number].inside = true;
         self.put(home, at + 500, Kind::VmEnter, |event| event.object = number as u64);
-        self.halt(number, at + 2_000);
+        self.halt_vcpu(number, at + 2_000);
     }
 
     /// Puts an event, at that time or right after the CPU's last one. Returns when.
@@ -141,27 +141,27 @@ impl Stage {
     }
 
     /// The thread that a CPU runs.
-    pub(super) fn current(&self, place: Place) -> u32 {
+    pub(super) fn current_thread(&self, place: Place) -> u32 {
         self.cpus.get(&place).map_or(0, |cpu| cpu.current)
     }
 
     /// The time of a CPU's last event.
-    pub(super) fn last(&self, place: Place) -> i64 {
+    pub(super) fn last_time(&self, place: Place) -> i64 {
         self.cpus.get(&place).map_or(0, |cpu| cpu.last)
     }
 
-    pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
+    pub(super) fn draw(&mut self, low: i64, high: i64) -> i64 {
         self.random.between(low, high)
     }
 
-    fn vcpu(&self, place: Place) -> Option<usize> {
+    fn vcpu_number(&self, place: Place) -> Option<usize> {
         let number = usize::try_from(place.cpu).ok()?;
         (place.domain == GUEST && number < self.vcpus.len()).then_some(number)
     }
 
     /// The CPU of the host that a guest's CPU has.
-    pub(super) fn home(&self, place: Place) -> Place {
-        self.vcpu(place).map_or(place, |number| self.vcpus[number].home)
+    pub(super) fn home_of(&self, place: Place) -> Place {
+        self.vcpu_number(place).map_or(place, |number| self.vcpus[number].home)
     }
 
     /// The CPU goes to another thread; the one before is left in `state`.
@@ -172,11 +172,11 @@ impl Stage {
     }
 
     /// The thread that runs there begins to wait. One that was made to leave the CPU before has it for a moment; then it idles.
-    pub(super) fn sleep(&mut self, place: Place, at: i64, state: State) -> i64 {
+    pub(super) fn put_to_sleep(&mut self, place: Place, at: i64, state: State) -> i64 {
         let slept = self.go_idle(place, at, state);
-        if let Some(number) = self.vcpu(place) {
-            let last = self.last(place);
-            self.halt(number, last + 600);
+        if let Some(number) = self.vcpu_number(place) {
+            let last = self.last_time(place);
+            self.halt_vcpu(number, last + 600);
         }
         slept
     }
@@ -186,7 +186,7 @@ impl Stage {
         while let Some(next) = self.cpus.entry(place).or_default().left.pop() {
             at = self.switch(place, at, next, std::mem::replace(&mut state, State::Sleeping));
             slept = slept.or(Some(at));
-            at += self.between(4_000, 30_000);
+            at += self.draw(4_000, 30_000);
         }
         let at = self.switch(place, at, 0, state);
         slept.unwrap_or(at)
@@ -194,7 +194,7 @@ impl Stage {
 
     /// The CPU goes from another thread, which may be able to go on, to one that does.
     fn take_turn(&mut self, place: Place, at: i64, to: u32) -> i64 {
-        let other = self.current(place);
+        let other = self.current_thread(place);
         if other == 0 || !self.random.percent(50) {
             return self.switch(place, at, to, State::Sleeping);
         }
@@ -228,13 +228,13 @@ impl Stage {
         how: Dispatch,
     ) -> i64 {
         if let Dispatch::Behind(other, _) = how
-            && self.current(target) != other
+            && self.current_thread(target) != other
         {
             self.run_other(target, at - 30_000, other);
         }
         let quota = if matches!(how, Dispatch::Throttled(_)) { Quota::UsedUp } else { Quota::Left };
         let woken = self.wake(place, at, context, thread, target, quota);
-        let soon = self.between(1_200, 5_000);
+        let soon = self.draw(1_200, 5_000);
         self.run_woken(target, woken + soon, thread, how)
     }
 
@@ -251,7 +251,7 @@ impl Stage {
 
     /// Another thread is woken by a timer on an idle CPU, and runs there.
     pub(super) fn run_other(&mut self, place: Place, at: i64, other: u32) -> i64 {
-        let at = self.bring(place, at, Bringer::Timer);
+        let at = self.bring_interrupt(place, at, Bringer::Timer);
         let at = self.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
         let at = self.wake(place, at + 300, Context::Hard, other, place, Quota::Left);
         let at = self.put(place, at + 200, Kind::IrqExit, |event| event.object = TIMER);
@@ -259,8 +259,8 @@ impl Stage {
     }
 
     /// The thread that runs there loses its CPU to another one for so long. Returns when it runs again.
-    pub(super) fn preempt(&mut self, place: Place, at: i64, other: u32, ns: i64) -> i64 {
-        let own = self.current(place);
+    pub(super) fn preempt_thread(&mut self, place: Place, at: i64, other: u32, ns: i64) -> i64 {
+        let own = self.current_thread(place);
         let at = self.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
         let at = self.wake(place, at + 300, Context::Hard, other, place, Quota::Left);
         let at = self.put(place, at + 200, Kind::IrqExit, |event| event.object = TIMER);
@@ -269,41 +269,41 @@ impl Stage {
     }
 
     /// The thread that runs there has used up its quota: it runs again so long after.
-    pub(super) fn throttle(&mut self, place: Place, at: i64, ns: i64) -> i64 {
-        let own = self.current(place);
-        let at = self.tick(place, at);
+    pub(super) fn throttle_thread(&mut self, place: Place, at: i64, ns: i64) -> i64 {
+        let own = self.current_thread(place);
+        let at = self.tick_timer(place, at);
         let at = self.switch(place, at + 400, 0, State::Throttled);
         self.idle_again(place, at + 600);
-        let at = self.tick(place, at + ns);
+        let at = self.tick_timer(place, at + ns);
         self.switch(place, at + 600, own, State::Runnable)
     }
 
     /// A timer's interrupt, and nothing else.
-    pub(super) fn tick(&mut self, place: Place, at: i64) -> i64 {
-        let at = self.bring(place, at, Bringer::Timer);
+    pub(super) fn tick_timer(&mut self, place: Place, at: i64) -> i64 {
+        let at = self.bring_interrupt(place, at, Bringer::Timer);
         let at = self.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
         self.put(place, at + 500, Kind::IrqExit, |event| event.object = TIMER)
     }
 
     /// Makes a CPU able to take an interrupt, which is brought at that time. Returns when it does.
-    pub(super) fn bring(&mut self, place: Place, at: i64, by: Bringer) -> i64 {
-        self.bring_when(place, at, by, Dispatch::Fast)
+    pub(super) fn bring_interrupt(&mut self, place: Place, at: i64, by: Bringer) -> i64 {
+        self.bring_interrupt_when(place, at, by, Dispatch::Fast)
     }
 
     /// The same; if the CPU is a guest's and halted, its vCPU comes to a CPU of the host in this way.
-    pub(super) fn bring_when(&mut self, place: Place, at: i64, by: Bringer, how: Dispatch) -> i64 {
-        let Some(number) = self.vcpu(place) else { return at };
+    pub(super) fn bring_interrupt_when(&mut self, place: Place, at: i64, by: Bringer, how: Dispatch) -> i64 {
+        let Some(number) = self.vcpu_number(place) else { return at };
         let VcpuState { home, thread, inside, .. } = self.vcpus[number];
         if inside {
             return self.interrupt_inside(number, at);
         }
-        if self.polling(number, at) {
+        if self.is_polling(number, at) {
             // KVM sees it while it polls.
             let at = at + 300;
             self.vcpus[number].halts = None;
-            return self.go_in(number, at, 1);
+            return self.resume_from_halt(number, at, 1);
         }
-        self.settle(number);
+        self.settle_halt(number);
         let at = match by {
             Bringer::From(from, context) => self.wake_and_run((from, at, context), thread, home, how),
             Bringer::Timer => {
@@ -314,107 +314,107 @@ impl Stage {
             }
         };
         let at = match how {
-            Dispatch::Interrupted(other, ns) => self.preempt(home, at + 300, other, ns),
+            Dispatch::Interrupted(other, ns) => self.preempt_thread(home, at + 300, other, ns),
             _ => at,
         };
-        self.go_in(number, at + 600, 0)
+        self.resume_from_halt(number, at + 600, 0)
     }
 
     /// An interrupt for a vCPU whose guest has interrupts disabled: it is taken so long after. Meanwhile the guest writes to an
     /// emulated device, if it does; else it runs.
-    pub(super) fn take_late(&mut self, place: Place, at: i64, ns: i64, writes: bool) -> i64 {
-        let Some(number) = self.vcpu(place) else { return at };
+    pub(super) fn take_interrupt_late(&mut self, place: Place, at: i64, ns: i64, writes: bool) -> i64 {
+        let Some(number) = self.vcpu_number(place) else { return at };
         let home = self.vcpus[number].home;
-        let at = self.exit(number, at, EXIT_INTERRUPT);
+        let at = self.exit_guest(number, at, EXIT_INTERRUPT);
         let at = self.put(home, at + 200, Kind::IrqEnter, |event| event.object = RESCHEDULE);
         let at = self.put(home, at + 300, Kind::IrqExit, |event| event.object = RESCHEDULE);
-        let mut at = self.enter(number, at + 400);
+        let mut at = self.enter_guest(number, at + 400);
         let end = at + ns;
         while writes && at < end {
-            at = self.exit(number, at + 1_500, EXIT_IO);
-            let works = self.between(20_000, 90_000);
-            at = self.enter(number, at + works);
+            at = self.exit_guest(number, at + 1_500, EXIT_IO);
+            let works = self.draw(20_000, 90_000);
+            at = self.enter_guest(number, at + works);
         }
-        let at = self.exit(number, at.max(end), EXIT_WINDOW);
-        let at = self.inject(number, at + 500);
-        self.enter(number, at + 300)
+        let at = self.exit_guest(number, at.max(end), EXIT_WINDOW);
+        let at = self.inject_interrupt(number, at + 500);
+        self.enter_guest(number, at + 300)
     }
 
     /// A vCPU that is inside loses its CPU, just before something for it comes at that time, and goes in with the interrupt so
     /// long after.
-    pub(super) fn come_back(&mut self, place: Place, at: i64, other: u32, ns: i64) -> i64 {
-        let Some(number) = self.vcpu(place) else { return at };
+    pub(super) fn resume_preempted(&mut self, place: Place, at: i64, other: u32, ns: i64) -> i64 {
+        let Some(number) = self.vcpu_number(place) else { return at };
         let home = self.vcpus[number].home;
-        let out = self.exit(number, at - 20_000, EXIT_INTERRUPT);
-        let at = self.preempt(home, out + 200, other, ns + 20_000);
-        let at = self.inject(number, at + 500);
-        self.enter(number, at + 300)
+        let out = self.exit_guest(number, at - 20_000, EXIT_INTERRUPT);
+        let at = self.preempt_thread(home, out + 200, other, ns + 20_000);
+        let at = self.inject_interrupt(number, at + 500);
+        self.enter_guest(number, at + 300)
     }
 
     /// The guest's CPU halts again after an interrupt, if no thread runs there.
     pub(super) fn idle_again(&mut self, place: Place, at: i64) {
-        if let Some(number) = self.vcpu(place)
-            && self.current(place) == 0
+        if let Some(number) = self.vcpu_number(place)
+            && self.current_thread(place) == 0
             && self.vcpus[number].inside
         {
-            self.halt(number, at);
+            self.halt_vcpu(number, at);
         }
     }
 
     /// An interrupt for a vCPU that is inside its guest: it comes out for the host's, and takes it as it goes in.
     fn interrupt_inside(&mut self, number: usize, at: i64) -> i64 {
         let home = self.vcpus[number].home;
-        let at = self.exit(number, at, EXIT_INTERRUPT);
+        let at = self.exit_guest(number, at, EXIT_INTERRUPT);
         let at = self.put(home, at + 200, Kind::IrqEnter, |event| event.object = RESCHEDULE);
         let at = self.put(home, at + 300, Kind::IrqExit, |event| event.object = RESCHEDULE);
-        let at = self.inject(number, at + 400);
-        self.enter(number, at + 300)
+        let at = self.inject_interrupt(number, at + 400);
+        self.enter_guest(number, at + 300)
     }
 
-    fn inject(&mut self, number: usize, at: i64) -> i64 {
+    fn inject_interrupt(&mut self, number: usize, at: i64) -> i64 {
         let home = self.vcpus[number].home;
         self.put(home, at, Kind::VmInject, |event| (event.object, event.position) = (number as u64, 0x22))
     }
 
     /// A vCPU that had halted goes into its guest, with an interrupt.
-    fn go_in(&mut self, number: usize, at: i64, polled: i32) -> i64 {
+    fn resume_from_halt(&mut self, number: usize, at: i64, polled: i32) -> i64 {
         let VcpuState { home, halted, .. } = self.vcpus[number];
         let asleep = halted.map_or(0, |since| at.abs_diff(since));
         let at = self.put(home, at, Kind::VmHalt, |event| {
             (event.object, event.bytes, event.code) = (number as u64, asleep, polled);
         });
         self.vcpus[number].halted = None;
-        let at = self.inject(number, at + 300);
-        self.enter(number, at + 300)
+        let at = self.inject_interrupt(number, at + 300);
+        self.enter_guest(number, at + 300)
     }
 
-    pub(super) fn enter(&mut self, number: usize, at: i64) -> i64 {
+    pub(super) fn enter_guest(&mut self, number: usize, at: i64) -> i64 {
         self.vcpus[number].inside = true;
         let home = self.vcpus[number].home;
         let at = self.put(home, at, Kind::VmEnter, |event| event.object = number as u64);
         at + 400
     }
 
-    pub(super) fn exit(&mut self, number: usize, at: i64, reason: i32) -> i64 {
+    pub(super) fn exit_guest(&mut self, number: usize, at: i64, reason: i32) -> i64 {
         self.vcpus[number].inside = false;
         let place = guest(u32::try_from(number).unwrap_or(0));
-        let at = at.max(self.last(place) + 200);
+        let at = at.max(self.last_time(place) + 200);
         let home = self.vcpus[number].home;
         self.put(home, at, Kind::VmExit, |event| (event.object, event.code) = (number as u64, reason))
     }
 
     /// The guest's CPU idles: its vCPU halts, and its thread sleeps unless it polls.
-    fn halt(&mut self, number: usize, at: i64) {
-        let at = self.exit(number, at, EXIT_HALT);
+    fn halt_vcpu(&mut self, number: usize, at: i64) {
+        let at = self.exit_guest(number, at, EXIT_HALT);
         (self.vcpus[number].halts, self.vcpus[number].halted) = (Some(at), Some(at));
     }
 
-    fn polling(&self, number: usize, at: i64) -> bool {
+    fn is_polling(&self, number: usize, at: i64) -> bool {
         self.vcpus[number].halts.is_some_and(|halts| at < halts + self.polls)
     }
 
     /// A halted vCPU's thread has gone to sleep.
-    fn settle(&mut self, number: usize) {
+    fn settle_halt(&mut self, number: usize) {
         if let Some(halts) = self.vcpus[number].halts.take() {
             let (home, polls) = (self.vcpus[number].home, self.polls);
             self.go_idle(home, halts + polls + 900, State::Sleeping);
@@ -422,30 +422,30 @@ impl Stage {
     }
 
     /// Whether nothing runs on a CPU of the host; that what halts there sleeps by then is put.
-    pub(super) fn idles(&mut self, place: Place, at: i64) -> bool {
+    pub(super) fn is_idle(&mut self, place: Place, at: i64) -> bool {
         let here = (0..self.vcpus.len()).find(|number| self.vcpus[*number].home == place);
         if let Some(number) = here {
-            if self.vcpus[number].inside || self.polling(number, at) {
+            if self.vcpus[number].inside || self.is_polling(number, at) {
                 return false;
             }
-            self.settle(number);
+            self.settle_halt(number);
         }
-        self.current(place) == 0 && self.last(place) < at
+        self.current_thread(place) == 0 && self.last_time(place) < at
     }
 
     /// A guest's thread does something that makes its vCPU come out for so long, and go in again. `does` is done in the host
     /// meanwhile.
-    pub(super) fn trap(
+    pub(super) fn trap_to_host(
         &mut self,
         place: Place,
         at: i64,
         reason: i32,
         does: impl FnOnce(&mut Self, Place, i64) -> i64,
     ) -> i64 {
-        let Some(number) = self.vcpu(place) else { return at };
+        let Some(number) = self.vcpu_number(place) else { return at };
         let home = self.vcpus[number].home;
-        let at = self.exit(number, at, reason);
+        let at = self.exit_guest(number, at, reason);
         let at = does(self, home, at + 500);
-        self.enter(number, at + 500)
+        self.enter_guest(number, at + 500)
     }
 }
