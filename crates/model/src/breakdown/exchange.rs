@@ -47,7 +47,7 @@ impl BackwardWalk<'_> {
         let service = connections.service(end);
         let Some(peer) = connections.peer(end) else {
             if let Some(Ended::Thread { by, softirq }) = over
-                && !(softirq && !end.connection.is_loopback())
+                && (!softirq || end.connection.is_loopback())
                 && !self.brings(by, id, end)
             {
                 return None;
