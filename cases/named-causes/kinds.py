@@ -69,7 +69,8 @@ STOPS_QEMU = ('read qemu </run/lab/vm1/pid; trap "kill -CONT $qemu; exit" TERM; 
 # A quota of the virtual machine's that is low now and then.
 QUOTA = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; vm=/sys/fs/cgroup/vm; mkdir -p $vm
-trap 'echo max >$vm/cpu.max; exit' TERM; cat /run/lab/vm1/pid >$vm/cgroup.procs
+trap 'echo max >$vm/cpu.max; cat /run/lab/vm1/pid >/sys/fs/cgroup/cgroup.procs; exit' TERM
+cat /run/lab/vm1/pid >$vm/cgroup.procs
 while :; do echo 5000 100000 >$vm/cpu.max; sleep 0.4; echo max 100000 >$vm/cpu.max; sleep 0.8; done'''
 SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
 

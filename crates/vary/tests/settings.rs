@@ -226,7 +226,8 @@ fn pages_that_are_compared_on_a_vcpus_cpu() {
 fn halts_that_are_not_polled_through() {
     let halted: Keep = |told, time, long| {
         told.switch(time - 10, VM1, 0, GUEST, State::Sleeping, 0);
-        told.vcpu(time - 9, Kind::VmExit);
+        // EXIT_REASON_HLT of VMX.
+        told.tell(time - 9, Kind::VmExit, (HOST, 0, VCPU), |event| event.code = 12);
         told.switch(time - 8, HOST, 0, VCPU, State::Sleeping, 0);
         told.tell(time, Kind::Wake, (VM1, 1, 0), |event| event.other = GUEST);
         told.tell(time + long / 2, Kind::Wake, (HOST, 2, 0), |event| event.other = VCPU);
