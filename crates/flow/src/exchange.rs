@@ -46,7 +46,7 @@ pub struct Connection {
     /// `TCP`, `UDP` or `ICMP`.
     pub protocol: &'static str,
     /// Who asks: who opened the connection or, where that was not seen, who sent first, unless others show that it answers: see
-    /// [`roles`]. An echo's port is its identifier.
+    /// `roles`. An echo's port is its identifier.
     pub client: SocketAddr,
     /// Who answers.
     pub server: SocketAddr,

@@ -73,7 +73,7 @@ impl Vcpu {
             .filter(|stay| !stay.is_empty())
     }
 
-    /// Why it came out of the guest before that time, by an event's `code` ([`ExitReason`](crate::ExitReason)), if that is told.
+    /// Why it came out of the guest before that time, by an event's `code` ([`ExitReason`]), if that is told.
     pub(crate) fn came_out(&self, before: i64) -> Option<i32> {
         let over = self.inside.partition_point(|stay| stay.left <= before);
         self.inside.get(over.checked_sub(1)?)?.reason
