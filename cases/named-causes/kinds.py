@@ -61,8 +61,8 @@ echo 254:0 riops=400 rbps=1638400 >/sys/fs/cgroup/swap/io.max; echo 0 >/sys/fs/c
 # Delays what goes to the guest by 0 to 150 ms.
 NETEM = 'trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root netem delay 75ms 75ms; while :; do sleep 1; done'
 # A rate limit, as libvirt's <bandwidth> sets it, that something else uses up now and then.
-TBF = ('trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root tbf rate 16kbit burst 1600 latency 2s; '
-       'while :; do ping -q -c 1 -s 700 -W 1 10.77.0.1; sleep 1.3; done')
+TBF = ('trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root tbf rate 32kbit burst 1600 latency 2s; '
+       'while :; do ping -q -c 3 -i 0.2 -s 1400 -W 1 10.77.0.1; sleep 2; done')
 # All threads of QEMU, as an operator may stop them.
 STOPS_QEMU = ('read qemu </run/lab/vm1/pid; trap "kill -CONT $qemu; exit" TERM; '
               'while :; do kill -STOP $qemu; sleep 0.2; kill -CONT $qemu; sleep 0.8; done')
