@@ -26,13 +26,13 @@ use std::{
 
 use xweave_trace::Row;
 
-pub use self::resent::Resent;
 use self::{
     nested::nest,
     resent::{carried_by, last_new, lost_before},
     roles::Roles,
     talk::{Sent, Talk, Turn, Way},
 };
+pub use self::{resent::Resent, talk::is_answer_over};
 use crate::{
     durations::rank,
     flows::Flows,

@@ -32,9 +32,14 @@ impl ClockErrors {
                 if piece.spent == TimeState::Network
                     && piece.to.saturating_sub(piece.from) < self.between(from, to) =>
             {
-                Piece { spent: TimeState::Unknown, cause: None, ..piece }
+                unknown(piece)
             }
             _ => piece,
         }
     }
+}
+
+/// The piece, without what it was spent on.
+pub(crate) fn unknown(piece: Piece) -> Piece {
+    Piece { spent: TimeState::Unknown, cause: None, ..piece }
 }

@@ -16,7 +16,7 @@ use xweave_trace::{Trace, event};
 use crate::{
     breakdown::{Object, Piece, TimeState, breakdown_at},
     bytes::Bytes,
-    clock_errors::ClockErrors,
+    clock_errors::{ClockErrors, unknown},
     machine::Machine,
     passed::{Passed, Stretch},
     qdisc::HeldFrame,
@@ -112,9 +112,8 @@ impl Path {
                     machine.qdiscs.held(&connection, Some(leg.domain), at, leg.until_ns)
                 });
                 let known = leg.until_ns.saturating_sub(at) >= clocks.between(before, leg.domain);
-                let doubted = |piece: Piece| Piece { spent: TimeState::Unknown, cause: None, ..piece };
                 let of_leg = within_qdiscs(of_leg, &held).into_iter();
-                pieces.extend(of_leg.map(|piece| if known { piece } else { doubted(piece) }));
+                pieces.extend(of_leg.map(|piece| if known { piece } else { unknown(piece) }));
             }
             (at, before) = (leg.until_ns, leg.domain);
         }
@@ -218,7 +217,7 @@ fn exchanges(
     let exchange::Found { exchanges: all, unanswered } = exchange::find(&flows);
     let asked =
         |request: &&exchange::Unanswered| port.is_none_or(|port| request.connection.server.port() == port);
-    unanswered.iter().filter(asked).for_each(|request| unused.add_unanswered(request));
+    unanswered.iter().filter(asked).for_each(|request| unused.add(request.lacks));
     let meant = |exchange: &&Exchange| port.is_none_or(|port| exchange.connection.server.port() == port);
     // What a server asks for one that is meant is a part of that.
     let parts: HashSet<usize> = all.iter().filter(meant).flat_map(|of| of.made.iter().copied()).collect();
@@ -232,7 +231,7 @@ fn exchanges(
     if !incomplete {
         let lacking =
             groups.iter().filter(|of| !complete(of)).flatten().filter(|exchange| !exchange.complete);
-        lacking.for_each(|exchange| unused.add_exchange(exchange));
+        lacking.for_each(|exchange| unused.add(exchange.lacks));
     }
     let groups = groups.into_iter().zip(due).filter(|(of, _)| incomplete || complete(of));
     let mut ways = Ways::of(&flows, &all);

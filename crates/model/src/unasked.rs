@@ -4,13 +4,11 @@
 //! somebody else's request came. A server that waits for its disk, for one that it asks itself, for room in the socket or for another
 //! of its threads is still at it.
 
+use xweave_flow::exchange::is_answer_over;
 use xweave_replay::{Ended, Source, ThreadId, ThreadState};
 use xweave_trace::event::Event;
 
 use crate::{connection::EndId, machine::Machine};
-
-/// An answer does not pause for longer, in nanoseconds, unless it took longer until then.
-const PAUSE: i64 = 1_000_000_000;
 
 /// Whether what an event tells to be sent (by a `server`'s end) or received (by a client's) is no part of the answer to the
 /// request that began then, of which the last part so far was sent or received at `answered`.
@@ -22,7 +20,7 @@ pub(crate) fn is_unasked(
     [began, answered]: [i64; 2],
 ) -> bool {
     let (now, connections) = (event.time_ns, &machine.connections);
-    if now.saturating_sub(answered) > PAUSE.max(answered.saturating_sub(began)) {
+    if is_answer_over([began, answered], now) {
         return true;
     }
     let (sender, thread, sent) = if server {

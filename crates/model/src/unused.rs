@@ -1,6 +1,6 @@
 //! Requests that are no transactions, by why: what is said of the others is not said of these.
 
-use xweave_flow::{Exchange, Incomplete, exchange::Unanswered};
+use xweave_flow::Incomplete;
 
 /// Numbers of requests that are no transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ impl Unused {
         [dropped, lost, unseen, unanswered, open].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Adds a request of which a frame is not known, or that has no answer.
-    fn add(&mut self, lacks: Option<Incomplete>) {
+    /// Adds a request of which a frame is not known, for that reason, or that has no answer.
+    pub(crate) fn add(&mut self, lacks: Option<Incomplete>) {
         let number = match lacks {
             Some(Incomplete::Dropped) => &mut self.dropped,
             Some(Incomplete::Lost) => &mut self.lost,
@@ -33,15 +33,5 @@ impl Unused {
             None => &mut self.unanswered,
         };
         *number += 1;
-    }
-
-    /// Adds an exchange that is not complete.
-    pub(crate) fn add_exchange(&mut self, exchange: &Exchange) {
-        self.add(exchange.lacks);
-    }
-
-    /// Adds a request without an answer.
-    pub(crate) fn add_unanswered(&mut self, request: &Unanswered) {
-        self.add(request.lacks);
     }
 }

@@ -42,9 +42,9 @@ pub struct Vcpu {
     /// When it was inside the guest.
     inside: VecDeque<Stay>,
     /// When it was inside, and had an interrupt pending that the guest did not take.
-    pending: VecDeque<(i64, i64)>,
+    pending: VecDeque<TimeSpan>,
     /// From when interrupts were injected until the guest took them.
-    delivered: VecDeque<(i64, i64)>,
+    delivered: VecDeque<TimeSpan>,
     /// When an interrupt was injected that the guest has not taken yet.
     injected: Option<i64>,
 }
@@ -75,28 +75,31 @@ impl Vcpu {
 
     /// Why it came out of the guest before that time, by an event's `code` ([`ExitReason`]), if that is told.
     pub(crate) fn came_out(&self, before: i64) -> Option<i32> {
-        let over = self.inside.partition_point(|stay| stay.left <= before);
-        self.inside.get(over.checked_sub(1)?)?.reason
+        self.last_stay(before)?.reason
     }
 
     /// Whether it halted when it came out of the guest before that time: the exit's reason says so, or KVM did.
     pub(crate) fn was_halted(&self, before: i64) -> bool {
-        let over = self.inside.partition_point(|stay| stay.left <= before);
-        let stay = over.checked_sub(1).and_then(|at| self.inside.get(at));
         // A PV guest of Xen's halts by a hypercall.
         let halts = |reason| matches!(ExitReason::of(reason), ExitReason::Halt | ExitReason::Xen(_));
-        stay.is_some_and(|stay| stay.halted || stay.reason.is_some_and(halts))
+        self.last_stay(before).is_some_and(|stay| stay.halted || stay.reason.is_some_and(halts))
+    }
+
+    /// The last stay inside the guest that was over before that time.
+    fn last_stay(&self, before: i64) -> Option<&Stay> {
+        let over = self.inside.partition_point(|stay| stay.left <= before);
+        self.inside.get(over.checked_sub(1)?)
     }
 
     /// The last time before another in which it was inside, and the guest did not take an interrupt that was pending: KVM had
     /// asked to be told when it could, and was.
-    pub(crate) fn last_pending(&self, from: i64, to: i64) -> Option<(i64, i64)> {
-        last_within(&self.pending, from, to)
+    pub(crate) fn last_pending(&self, bounds: TimeSpan) -> Option<TimeSpan> {
+        last_within(&self.pending, bounds)
     }
 
     /// The last time before another from when an interrupt was injected until the guest took it.
-    pub(crate) fn last_delivered(&self, from: i64, to: i64) -> Option<(i64, i64)> {
-        last_within(&self.delivered, from, to)
+    pub(crate) fn last_delivered(&self, bounds: TimeSpan) -> Option<TimeSpan> {
+        last_within(&self.delivered, bounds)
     }
 
     /// Since when something is known of it.
@@ -105,11 +108,11 @@ impl Vcpu {
     }
 }
 
-/// The last of some times, in order, that ends between two, as far as it lies there.
-fn last_within(all: &VecDeque<(i64, i64)>, from: i64, to: i64) -> Option<(i64, i64)> {
-    let until = all.partition_point(|(_, until)| *until <= to);
-    let (since, until) = *all.get(until.checked_sub(1)?)?;
-    (until > from).then_some((since.max(from), until))
+/// The last of some times, in order, that ends within bounds, as far as it lies there.
+fn last_within(all: &VecDeque<TimeSpan>, bounds: TimeSpan) -> Option<TimeSpan> {
+    let over = all.partition_point(|span| span.to <= bounds.to);
+    let last = *all.get(over.checked_sub(1)?)?;
+    (last.to > bounds.from).then_some(last.clipped(bounds))
 }
 
 /// What a guest's events say of which of its processors is which vCPU.
@@ -267,9 +270,14 @@ impl Vcpus {
         of_qemu || self.carriers(guest).any(|carrier| carrier == thread)
     }
 
+    /// The vCPU that a thread is.
+    fn vcpu_mut(&mut self, thread: ThreadId) -> Option<&mut Vcpu> {
+        self.all.get_mut(self.of.get(&thread)?)
+    }
+
     /// An interrupt is injected into the vCPU that a thread is.
     pub(crate) fn inject(&mut self, time: i64, thread: ThreadId) {
-        if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) {
+        if let Some(vcpu) = self.vcpu_mut(thread) {
             vcpu.injected.get_or_insert(time);
         }
     }
@@ -279,13 +287,13 @@ impl Vcpus {
         if let Some(vcpu) = self.all.get_mut(&cpu)
             && let Some(injected) = vcpu.injected.take().filter(|injected| *injected < time)
         {
-            vcpu.delivered.push_back((injected, time));
+            vcpu.delivered.push_back(TimeSpan { from: injected, to: time });
         }
     }
 
     /// KVM tells that the vCPU that a thread is was halted until now.
     pub(crate) fn halted(&mut self, thread: ThreadId) {
-        if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu))
+        if let Some(vcpu) = self.vcpu_mut(thread)
             && vcpu.entered.is_none()
             && let Some(last) = vcpu.inside.back_mut()
         {
@@ -327,7 +335,7 @@ impl Vcpus {
     /// Events of the processor that it ran on were lost from that time on: whether it is inside is not known any more.
     pub(crate) fn lose(&mut self, from: i64, thread: ThreadId) {
         self.exit(from, thread, None, None);
-        if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) {
+        if let Some(vcpu) = self.vcpu_mut(thread) {
             vcpu.unsure = true;
         }
     }
@@ -351,7 +359,7 @@ impl Vcpus {
         if let Some(entered) = entered.filter(|entered| *entered < time) {
             vcpu.inside.push_back(Stay { entered, left: time, reason, halted: false });
             if reason.is_some_and(|reason| ExitReason::of(reason) == ExitReason::InterruptWindow) {
-                vcpu.pending.push_back((entered, time));
+                vcpu.pending.push_back(TimeSpan { from: entered, to: time });
             }
         } else if let Some(last) = vcpu.inside.back_mut() {
             last.reason = last.reason.or(reason);
@@ -364,10 +372,10 @@ impl Vcpus {
             while vcpu.inside.len() > 1 && vcpu.inside[1].entered <= time {
                 vcpu.inside.pop_front();
             }
-            let over = vcpu.pending.partition_point(|(_, left)| *left < time);
-            vcpu.pending.drain(..over);
-            let over = vcpu.delivered.partition_point(|(_, taken)| *taken < time);
-            vcpu.delivered.drain(..over);
+            for spans in [&mut vcpu.pending, &mut vcpu.delivered] {
+                let over = spans.partition_point(|span| span.to < time);
+                spans.drain(..over);
+            }
         }
     }
 }

@@ -324,9 +324,7 @@ impl<'a> Domain<'a> {
 
     /// What a disk did and for whom.
     fn disk(&self, disk: &UsageObject, of: &Figures, users: &[One<'_>]) -> String {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times is one")]
-        let [queued, device] =
-            [of.wait_ns, of.device_ns].map(|ns| number::span(mean(ns, of.count).max(0.0) as u64));
+        let [queued, device] = [of.wait_ns, of.device_ns].map(|ns| mean_span(ns, of.count));
         let users = users.iter().filter_map(|(used, of)| match (used, disk) {
             (UsageObject::DiskUser { user, disk }, UsageObject::Disk(name)) if disk == name => {
                 Some(format!("{} {}", objects::processes(user), data(of)))
@@ -350,17 +348,11 @@ impl<'a> Domain<'a> {
     fn qdiscs(&self) -> Vec<String> {
         let all = self.all(UsageKind::Qdisc, |of| of.time_ns);
         let told = all.iter().take(NAMED).map(|(object, of)| {
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a mean of times is one"
-            )]
-            let each = mean(of.wait_ns, of.count).max(0.0) as u64;
             format!(
                 "{} held {} back for {} on average, in all during {} of the time",
                 called(object),
                 number::counted(of.count, "frame", "frames"),
-                number::span(each),
+                mean_span(of.wait_ns, of.count),
                 number::percent(of.time_ns as f64 / self.span_ns().max(1) as f64),
             )
         });
@@ -400,6 +392,12 @@ impl<'a> Domain<'a> {
         }
         told
     }
+}
+
+/// The mean of so many times, from their sum.
+fn mean_span(ns: u64, count: u64) -> String {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times is one")]
+    number::span(mean(ns, count).max(0.0) as u64)
 }
 
 /// The first of some, by their times: each with its time and how often.

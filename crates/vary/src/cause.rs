@@ -28,7 +28,8 @@ pub enum Kind {
     /// dispatched, and it then woke the receiver's vCPU, or the receiver.
     BackendLate,
     /// The guest did not take an interrupt that was pending. Named only if KVM asked to be told when the guest could
-    /// (`vm_exit` for an interrupt window): from the `vm_enter` before that on.
+    /// (`vm_exit` for an interrupt window): from the `vm_enter` before that on; or if KVM had injected it (`vm_inject`) and the
+    /// vCPU was inside: until the guest's next `irq_enter`.
     InterruptLate,
     /// It waited in the socket's queue, as the thread that reads from it ran for other requests. Named only if that thread ran
     /// from before the request came until it received it, without a wait.

@@ -113,9 +113,14 @@ const LATE: usize = 4;
 /// Datagrams that may have an answer yet; the oldest is given up then.
 const OPEN: usize = 64;
 
-/// Longest pause within an answer, in nanoseconds, unless the answer took longer until then. Later data is unasked: a server's
-/// ping, a push, the end of its TLS.
+/// Longest pause within an answer, in nanoseconds, unless the answer took longer until then.
 const PAUSE: i64 = 1_000_000_000;
+
+/// Whether data that is sent at `now` is no part of an answer any more to a request that began then, of which the last part so
+/// far was sent at `answered`: it is unasked, as a server's ping, a push, the end of its TLS.
+pub fn is_answer_over([began, answered]: [i64; 2], now: i64) -> bool {
+    now.saturating_sub(answered) > PAUSE.max(answered.saturating_sub(began))
+}
 
 impl Talk {
     /// Adds a frame; `client` returns the client, if the talk itself does not show it.
@@ -213,7 +218,7 @@ impl Turn {
     /// Whether data that is sent at that time is no part of the answer any more.
     fn is_over(&self, now: i64) -> bool {
         let (Some(began), Some(answered)) = (self.request.began, self.answer.last) else { return false };
-        now.saturating_sub(answered) > PAUSE.max(answered.saturating_sub(began))
+        is_answer_over([began, answered], now)
     }
 
     /// Whether a datagram is this one's request once more: nobody has answered, and it has the same key and length, and

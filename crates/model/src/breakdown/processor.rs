@@ -60,13 +60,12 @@ impl BackwardWalk<'_> {
         let mut end = to;
         for stay in inside.into_iter().rev() {
             self.in_host(cpu, vcpu, stay.to, end, pending);
-            let late =
-                vcpu.last_pending(stay.from, stay.to).or_else(|| vcpu.last_delivered(stay.from, stay.to));
-            match late.filter(|_| !pending) {
-                Some((since, until)) => {
-                    self.because(until, stay.to, object, spent, cause);
-                    self.because(since, until, Object::Interrupts(cpu), TimeState::Waiting, None);
-                    self.because(stay.from, since, object, spent, cause);
+            let late = || vcpu.last_pending(stay).or_else(|| vcpu.last_delivered(stay));
+            match (!pending).then(late).flatten() {
+                Some(late) => {
+                    self.because(late.to, stay.to, object, spent, cause);
+                    self.because(late.from, late.to, Object::Interrupts(cpu), TimeState::Waiting, None);
+                    self.because(stay.from, late.from, object, spent, cause);
                 }
                 None => self.at_frequencies(cpu, stay.from, stay.to, object, spent, cause),
             }

@@ -2,7 +2,7 @@
 //! run again when it had come.
 
 use xweave_replay::{CpuId, Ended, Source, ThreadId, ThreadState};
-use xweave_trace::event::Connection;
+use xweave_trace::{TimeSpan, event::Connection};
 
 use super::{BackwardWalk, Cause, Object, TimeState};
 use crate::{connection::EndId, vcpu::Vcpu};
@@ -122,10 +122,10 @@ impl<'m> BackwardWalk<'m> {
             return self.carried(by, from, to, transit);
         }
         let mut end = to;
-        if let Some((cpu, since, until)) = self.interrupt_pending(receiver, from, to) {
-            self.under_way(until, end, transit);
-            self.add(since, until, Object::Interrupts(cpu), TimeState::Waiting);
-            end = since;
+        if let Some((cpu, late)) = self.interrupt_pending(receiver, TimeSpan { from, to }) {
+            self.under_way(late.to, end, transit);
+            self.add(late.from, late.to, Object::Interrupts(cpu), TimeState::Waiting);
+            end = late.from;
         }
         match self.carrier_woken(receiver, from, end, transit) {
             Some((by, runs)) => {
@@ -196,10 +196,9 @@ impl<'m> BackwardWalk<'m> {
     }
 
     /// When an interrupt was pending last, of the guest's CPU that then took the one which woke the receiver.
-    fn interrupt_pending(&self, receiver: ThreadId, from: i64, to: i64) -> Option<(CpuId, i64, i64)> {
-        let cpu = self.interrupted(receiver, to)?;
-        let (since, until) = self.machine.vcpus.of(cpu, from)?.last_pending(from, to)?;
-        Some((cpu, since, until))
+    fn interrupt_pending(&self, receiver: ThreadId, bounds: TimeSpan) -> Option<(CpuId, TimeSpan)> {
+        let cpu = self.interrupted(receiver, bounds.to)?;
+        Some((cpu, self.machine.vcpus.of(cpu, bounds.from)?.last_pending(bounds)?))
     }
 
     /// The CPU whose interrupt of the network ended a receiver's wait.
