@@ -102,7 +102,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
     }
     if let Some(id) = args.flow {
-        let flows = Flows::read(&trace, join(), wanted(None));
+        let flows = Flows::read(&trace, join(), wanted(None)).with_takers(&trace);
         if flows.flows().is_empty() {
             let (dir, argument) = (args.trace.display(), next::argument_of(&trace));
             return Err(Failure::Failed(format!(
@@ -129,10 +129,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return shown::only(|out| {
             let mut document = document::flows::Stream::begin(out, args.limit.unwrap_or(usize::MAX))?;
             let flows = Flows::each(&trace, join(), wanted(Some(0)), |flow| document.flow(&flow))?;
-            document.end(&flows)
+            document.end(&flows.with_takers(&trace))
         });
     }
-    let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0))));
+    let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0)))).with_takers(&trace);
     if let Some(remark) = next::instead_of_flows(&trace) {
         told::tell(&remark);
     }

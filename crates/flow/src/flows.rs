@@ -156,12 +156,19 @@ impl Flows {
             totals.damaged.push(Damaged::new(trace.dir().join("records"), damage));
         }
         let site_counts = sites::of(trace, &totals.by_site);
-        let (mut told, counts) = tally.told(&scene);
-        let takers = takers::told(trace, &std::mem::take(&mut told.waits));
-        told.places.iter_mut().zip(takers).for_each(|(place, taker)| place.taker = taker);
+        let (told, counts) = tally.told(&scene);
         let summary = Summary::of(trace, totals, counts);
         let stand_ins = stand_ins.1.into_chosen();
         Ok(Self { scene, flows, stand_ins, told, site_counts, summary })
+    }
+
+    /// The same, whose [places](Flows::places) on rings say what the threads did that took the flows off: this reads the
+    /// trace's events.
+    #[must_use]
+    pub fn with_takers(mut self, trace: &Trace) -> Self {
+        let takers = takers::told(trace, &std::mem::take(&mut self.told.waits));
+        self.told.places.iter_mut().zip(takers).for_each(|(place, taker)| place.taker = taker);
+        self
     }
 
     /// The flows that are kept, in the order of their beginnings.

@@ -3,10 +3,12 @@
 //! In a host, a thread of vhost or of QEMU takes them. In a guest an interrupt does, above whatever ran: what that thread
 //! did before says nothing, and why a vCPU did not run is for `xweave explain`.
 
-use std::collections::{HashMap, HashSet};
-
+use rustc_hash::{FxHashMap, FxHashSet};
 use xweave_replay::{Losses, Replay, ThreadId, Transition};
-use xweave_trace::{Role, Row, Trace, event::State};
+use xweave_trace::{
+    Role, Row, Trace,
+    event::{Event, Kind, State},
+};
 
 /// So many events are read: what takers do in the first minutes is what they do.
 const EVENTS: u64 = 1 << 24;
@@ -87,11 +89,11 @@ struct Sums {
 /// What most of each of these groups' time was spent on by the threads that took the flows off. None where
 /// they ran, where no event tells, or where there was more than one kind of thread.
 pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
-    let hosts: HashSet<u8> = {
+    let hosts: FxHashSet<u8> = {
         let domains = trace.manifest().domains.iter();
         domains.filter(|domain| domain.role == Role::Host).map(|domain| domain.number).collect()
     };
-    let mut threads: HashMap<ThreadId, Thread<'_>> = HashMap::new();
+    let mut threads: FxHashMap<ThreadId, Thread<'_>> = FxHashMap::default();
     for (group, waits) in groups.iter().enumerate() {
         for wait in waits.iter().filter(|wait| hosts.contains(&wait.domain) && wait.tid != 0) {
             let thread = ThreadId { domain: wait.domain, tid: wait.tid };
@@ -114,7 +116,7 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
         if event.time_ns > last {
             break;
         }
-        if hosts.contains(&event.domain) {
+        if tells(&event) && hosts.contains(&event.domain) {
             replay.feed(&event, &mut transitions);
             transitions.drain(..).for_each(|transition| follow(transition, &mut threads, &mut sums));
         }
@@ -129,8 +131,13 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
     groups.iter().zip(sums).map(|(waits, sums)| sums.told(waits)).collect()
 }
 
+/// Whether it takes an event to know what threads do.
+fn tells(event: &Event) -> bool {
+    matches!(event.kind, Kind::Switch | Kind::Wake | Kind::Fork | Kind::Lost)
+}
+
 /// Notes what the threads do from a transition on.
-fn follow(transition: Transition, threads: &mut HashMap<ThreadId, Thread<'_>>, sums: &mut [Sums]) {
+fn follow(transition: Transition, threads: &mut FxHashMap<ThreadId, Thread<'_>>, sums: &mut [Sums]) {
     let (id, time, doing) = match transition {
         Transition::Dispatched { thread, time, .. } => (thread, time, Doing::Runs),
         Transition::Woken { thread, time, .. } => (thread, time, Doing::Waits),

@@ -216,27 +216,32 @@ impl Connections {
     /// to accept it, the one at which connections are accepted, or of which there are several; else the one that is not given to who
     /// asks for any; else the one of the end that did not send first.
     pub fn service(&self, end: EndId) -> u16 {
+        let own = self.ends.get(&end);
+        if let Some(service) = own.and_then(|own| own.service) {
+            return service;
+        }
         let peer = self.peer(end);
-        let seen = |end: EndId| self.ends.get(&end).and_then(|end| end.service);
-        if let Some(service) = seen(end).or_else(|| peer.and_then(seen)) {
+        let other = peer.and_then(|peer| self.ends.get(&peer));
+        if let Some(service) = other.and_then(|other| other.service) {
             return service;
         }
         let (local, remote) = (end.connection.local_port(), end.connection.remote_port());
-        let sent_to = |end: EndId| self.ends.get(&end).and_then(|end| end.sent_to);
-        let sent_to = || sent_to(end).or_else(|| peer.and_then(sent_to)).unwrap_or(local.min(remote));
-        let both = || [Some(end), peer].into_iter().flatten();
-        if both().any(|end| self.ends.get(&end).is_some_and(|end| end.is_unix)) {
+        let both = || [own, other].into_iter().flatten();
+        let sent_to = || both().find_map(|end| end.sent_to).unwrap_or(local.min(remote));
+        if both().any(|end| end.is_unix) {
             return sent_to();
         }
         let listens = |end: EndId| self.listeners.has(end.domain, end.netns, end.connection.local_port());
-        let streams =
-            |port| both().map(|end| self.ports.streams(end.domain, end.netns, port)).max().unwrap_or(0);
+        let streams = |port| {
+            let both = [Some(end), peer].into_iter().flatten();
+            both.map(|end| self.ports.streams(end.domain, end.netns, port)).max().unwrap_or(0)
+        };
         match peer {
             _ if listens(end) => local,
             Some(peer) if listens(peer) => remote,
             // It is known what listens here, and this does not.
             None if local.min(remote) >= EPHEMERAL && self.listeners.knows(end.domain, end.netns) => remote,
-            _ => ports::service([local, remote], streams, sent_to()),
+            _ => ports::service([local, remote], streams, sent_to),
         }
     }
 

@@ -179,7 +179,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         seen.add(event.domain, event.kind);
         all.machine.until(event.time_ns);
         all.before(event.time_ns, finder.as_mut(), events.names());
-        all.machine.feed(&event);
+        all.machine.apply(&event);
         if let Some(found) =
             finder.as_mut().and_then(|finder| finder.feed(&event, &all.machine, events.names()))
         {

@@ -1,7 +1,7 @@
 //! The kernels of a trace: what each event changes, of threads and CPUs by the transitions of the [replay](xweave_replay).
 
 use rustc_hash::FxHashMap;
-use xweave_replay::{Cpu, CpuId, Ended, Loss, Replay, Source, ThreadId, Threads, Transition};
+use xweave_replay::{ByCpu, Cpu, CpuId, Ended, Loss, Replay, Source, ThreadId, Threads, Transition};
 use xweave_trace::{
     Trace,
     event::{Context, Event, Kind},
@@ -37,7 +37,7 @@ pub struct Machine {
     pub(crate) recorders: Recorders,
     /// The processors' highest frequencies.
     pub(crate) highest: Highest,
-    power: FxHashMap<CpuId, PowerOfCpu>,
+    power: ByCpu<PowerOfCpu>,
     /// Threads that wait for locks.
     locks: FxHashMap<ThreadId, Waits>,
     /// Which futexes are locks.
@@ -83,7 +83,7 @@ impl Machine {
 
     /// A processor's idle states and frequencies, if any were seen.
     pub(crate) fn power(&self, id: CpuId) -> Option<&PowerOfCpu> {
-        self.power.get(&id)
+        self.power.get(id)
     }
 
     /// The lock that a thread had been waiting for when it was woken at this time.
@@ -108,20 +108,34 @@ impl Machine {
     }
 
     /// Takes in an event. A domain's events come in the order of their times.
+    #[inline]
     pub fn feed(&mut self, event: &Event) {
         self.until(event.time_ns);
-        if !matches!(event.kind, Kind::Thread | Kind::Lost) {
-            self.vcpus.seen(CpuId { domain: event.domain, cpu: event.cpu }, event.time_ns);
-        }
-        self.step(|replay, transitions| replay.apply(event, transitions));
-        self.take(event);
-        self.step(|replay, transitions| replay.resume_loss(event, transitions));
+        self.apply(event);
     }
 
     /// Time goes on until then: something may have been lost.
+    #[inline]
     pub fn until(&mut self, time: i64) {
         self.transitions.clear();
-        self.step(|replay, transitions| replay.advance(time, transitions));
+        if self.replay.loses_until(time) {
+            self.replay.advance(time, &mut self.transitions);
+            self.take_transitions(0);
+        }
+    }
+
+    /// Takes in an event of now: time has gone on [until](Self::until) then.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        if !matches!(event.kind, Kind::Thread | Kind::Lost) {
+            self.vcpus.seen(CpuId { domain: event.domain, cpu: event.cpu }, event.time_ns);
+        }
+        let first = self.transitions.len();
+        self.replay.apply(event, &mut self.transitions);
+        self.take_transitions(first);
+        self.take(event);
+        let last = self.transitions.len();
+        self.replay.resume_loss(event, &mut self.transitions);
+        self.take_transitions(last);
     }
 
     /// What the last event changed of threads and CPUs.
@@ -129,11 +143,14 @@ impl Machine {
         &self.transitions
     }
 
-    /// Has the replay go on, and takes in what comes of that.
-    fn step(&mut self, replay: impl FnOnce(&mut Replay, &mut Vec<Transition>)) {
-        let mut transitions = std::mem::take(&mut self.transitions);
-        let first = transitions.len();
-        replay(&mut self.replay, &mut transitions);
+    /// Takes in what the replay has told, from one transition on.
+    #[inline]
+    fn take_transitions(&mut self, first: usize) {
+        if first == self.transitions.len() {
+            return;
+        }
+        // By reference: a copy of what was just written in parts would wait for all of them.
+        let transitions = std::mem::take(&mut self.transitions);
         transitions[first..].iter().for_each(|transition| self.take_transition(transition));
         self.transitions = transitions;
     }
@@ -141,7 +158,7 @@ impl Machine {
     fn take_transition(&mut self, transition: &Transition) {
         match *transition {
             Transition::Lost { loss: Loss { cpu, from, to }, had } => {
-                if let Some(power) = self.power.get_mut(&cpu) {
+                if let Some(power) = self.power.get_mut(cpu) {
                     power.lose(from);
                 }
                 self.vcpus.lose(from, had);
@@ -251,10 +268,10 @@ impl Machine {
             Kind::VmHalt => self.vcpus.halted(thread),
             Kind::VmInject => self.vcpus.inject(time, thread),
             Kind::VmExit => self.vcpus.exit(time, thread, Some(event.code), last_loss()),
-            Kind::CpuIdle => self.power.entry(cpu).or_default().idles(event),
+            Kind::CpuIdle => self.power.get_or_insert_with(cpu, PowerOfCpu::default).idles(event),
             Kind::CpuFrequency => {
                 if let Some((cpu, khz)) = power::frequency(event) {
-                    self.power.entry(cpu).or_default().runs_at(time, khz);
+                    self.power.get_or_insert_with(cpu, PowerOfCpu::default).runs_at(time, khz);
                 }
             }
             // A thread's end is told by the switch from it.

@@ -1,5 +1,7 @@
 //! Which of a connection's two ports is the service's, where nobody was seen to ask for the connection or to accept it.
 
+use std::cmp::Ordering;
+
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event};
 
@@ -36,15 +38,20 @@ impl Ports {
 
 /// Returns the service's port of two: the one that is not given to who asks for any, unless the other one has many more streams;
 /// else the one with more streams; else the one that data was sent to first.
-pub(crate) fn service(ports: [u16; 2], streams: impl Fn(u16) -> u32, sent_to: u16) -> u16 {
+pub(crate) fn service(ports: [u16; 2], streams: impl Fn(u16) -> u32, sent_to: impl FnOnce() -> u16) -> u16 {
     let [one, other] = ports;
-    let [of_one, of_other] = ports.map(streams);
-    let more = if of_one > of_other { one } else { other };
     if (one < EPHEMERAL) == (other < EPHEMERAL) {
-        return if of_one == of_other { sent_to } else { more };
+        return match streams(one).cmp(&streams(other)) {
+            Ordering::Less => other,
+            Ordering::Equal => sent_to(),
+            Ordering::Greater => one,
+        };
     }
-    let many = of_one.max(of_other) >= MANY.saturating_mul(of_one.min(of_other).max(1));
-    if many { more } else { one.min(other) }
+    let (low, high) = (one.min(other), one.max(other));
+    let of_high = streams(high);
+    // Most have one, which is not many, however few the other port has.
+    let many = of_high >= MANY && of_high >= MANY.saturating_mul(streams(low).max(1));
+    if many { high } else { low }
 }
 
 /// Whether an event is of a Unix socket, as `xw_unix` of `bpf/events/net.h` tells it: its ports are parts of addresses in the

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use xweave_replay::{CpuId, ThreadId};
+use xweave_replay::{ByCpu, CpuId, ThreadId};
 use xweave_trace::{TimeSpan, event::Event};
 
 use crate::exit::ExitReason;
@@ -140,7 +140,7 @@ pub struct Vcpus {
     /// How far guests' clocks may be off, and what has been seen of those.
     checks: FxHashMap<u8, Check>,
     /// By the guest's processor.
-    all: FxHashMap<CpuId, Vcpu>,
+    all: ByCpu<Vcpu>,
     /// By the thread, so that an event finds it at once.
     of: FxHashMap<ThreadId, CpuId>,
     /// When hosts last told that a vCPU entered or came out, by their numbers.
@@ -189,9 +189,8 @@ impl Vcpus {
 
     /// Something happened on a processor.
     pub(crate) fn seen(&mut self, cpu: CpuId, time: i64) {
-        let (Some(vcpu), Some(check)) = (self.all.get_mut(&cpu), self.checks.get_mut(&cpu.domain)) else {
-            return;
-        };
+        let Some(vcpu) = self.all.get_mut(cpu) else { return };
+        let Some(check) = self.checks.get_mut(&cpu.domain) else { return };
         if vcpu.unsure || vcpu.known_since() > time || check.error_ns > COARSE {
             return;
         }
@@ -223,7 +222,7 @@ impl Vcpus {
 
     /// The vCPU that a guest's processor is, if events of the host tell of it at that time.
     pub fn of(&self, cpu: CpuId, time: i64) -> Option<&Vcpu> {
-        self.all.get(&cpu).filter(|vcpu| vcpu.known_since() <= time)
+        self.all.get(cpu).filter(|vcpu| vcpu.known_since() <= time)
     }
 
     /// The vCPU that a thread is, if it has been seen as one.
@@ -272,7 +271,7 @@ impl Vcpus {
 
     /// The vCPU that a thread is.
     fn vcpu_mut(&mut self, thread: ThreadId) -> Option<&mut Vcpu> {
-        self.all.get_mut(self.of.get(&thread)?)
+        self.all.get_mut(*self.of.get(&thread)?)
     }
 
     /// An interrupt is injected into the vCPU that a thread is.
@@ -284,7 +283,7 @@ impl Vcpus {
 
     /// A guest's processor takes an interrupt.
     pub(crate) fn taken(&mut self, time: i64, cpu: CpuId) {
-        if let Some(vcpu) = self.all.get_mut(&cpu)
+        if let Some(vcpu) = self.all.get_mut(cpu)
             && let Some(injected) = vcpu.injected.take().filter(|injected| *injected < time)
         {
             vcpu.delivered.push_back(TimeSpan { from: injected, to: time });
@@ -323,7 +322,7 @@ impl Vcpus {
             delivered: VecDeque::new(),
             injected: None,
         };
-        let vcpu = self.all.entry(cpu).or_insert_with(new);
+        let vcpu = self.all.get_or_insert_with(cpu, new);
         (vcpu.entered, vcpu.unsure) = (Some(event.time_ns), false);
         self.told.insert(thread.domain, event.time_ns);
         if let Some(check) = self.checks.get_mut(&cpu.domain) {
@@ -351,7 +350,7 @@ impl Vcpus {
     /// It came out; for which reason may be told later. If that it went in is among what was lost, it has been inside since
     /// that was over.
     pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, reason: Option<i32>, lost: Option<i64>) {
-        let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) else { return };
+        let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(*cpu)) else { return };
         vcpu.unsure = false;
         self.told.insert(thread.domain, time);
         let behind = |lost: &i64| vcpu.inside.back().is_some_and(|stay| stay.left <= *lost);

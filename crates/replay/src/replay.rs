@@ -68,11 +68,17 @@ impl Replay {
         self.resume_loss(event, transitions);
     }
 
+    /// Whether something was lost until then that has not been told yet.
+    #[inline]
+    pub fn loses_until(&self, time: i64) -> bool {
+        self.losses.front().is_some_and(|loss| loss.from <= time)
+    }
+
     /// Time goes on until then: something may have been lost.
     #[inline]
     pub fn advance(&mut self, time: i64, transitions: &mut Vec<Transition>) {
-        while let Some(&loss) = self.losses.front().filter(|loss| loss.from <= time) {
-            self.losses.pop_front();
+        while self.loses_until(time) {
+            let Some(loss) = self.losses.pop_front() else { return };
             self.lose(loss, transitions);
         }
     }

@@ -93,7 +93,8 @@ fn trace_and(dir: &std::path::Path, flows: u64, more: impl FnOnce(&mut Writer)) 
 /// Of the rings to the host that flow 1 was in, from 100,100 ns until 101,100 ns, and what is said of their takers.
 fn takers(events: &[Event]) -> Vec<(String, Option<Taker>)> {
     let dir = tempfile::tempdir().unwrap();
-    let flows = Flows::of(&trace_with(dir.path(), 1, events));
+    let trace = trace_with(dir.path(), 1, events);
+    let flows = Flows::of(&trace).with_takers(&trace);
     let rings = flows.places().iter().filter(|place| place.stay.place.kind() == "ring");
     rings.map(|place| (notation::place(&place.stay.place), place.taker.clone())).collect()
 }

@@ -80,7 +80,7 @@ impl Roles {
             _ => {
                 let streams = |port| self.ports.streams(event.domain, event.other, port);
                 let sent_to = known.map_or(local.min(remote), |known| known.port);
-                service([local, remote], streams, sent_to) == local
+                service([local, remote], streams, || sent_to) == local
             }
         }
     }

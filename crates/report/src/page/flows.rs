@@ -59,6 +59,7 @@ pub(super) fn of<'a>(trace: &'a Trace, join: &dyn Fn() -> Join<'a>) -> Found {
         levels.add(&flow);
         Ok::<_, std::convert::Infallible>(())
     });
+    let flows = flows.with_takers(trace);
     let kinds = &flows.kinds()[..flows.kinds().len().min(KINDS)];
     let summary = flows.summary();
     let few = summary.flows <= AT_ONCE && summary.records <= RECORDS_AT_ONCE;
