@@ -171,6 +171,10 @@ pub struct LossOfDomain {
     pub untimed: u64,
     /// CPUs that lost some at known times.
     pub cpus: Vec<LossOfCpu>,
+    /// When its recording ended, in nanoseconds, if that was before the others': nothing is known of the time from then on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<LargeNumber>"))]
+    pub ended_ns: Option<i64>,
 }
 
 /// Events that a CPU lost.

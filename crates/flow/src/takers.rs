@@ -110,8 +110,7 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<Taker>> {
         thread.ahead.sort_by_key(|(_, wait)| std::cmp::Reverse(wait.from_ns));
         last = thread.ahead.iter().map(|(_, wait)| wait.until_ns).fold(last, i64::max);
     }
-    let (mut replay, mut transitions) =
-        (Replay::new(Losses::of(trace).take_all()).without_history(), Vec::new());
+    let (mut replay, mut transitions) = (Replay::of(&mut Losses::of(trace)).without_history(), Vec::new());
     for (nth, event) in (1..=EVENTS).zip(trace.events()) {
         if event.time_ns > last {
             break;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use xweave_replay::{ByCpu, Cpu as ReplayedCpu, CpuId, Loss, Losses, Replay, ThreadId, Transition, between};
+use xweave_replay::{ByCpu, Cpu as ReplayedCpu, CpuId, Losses, Replay, ThreadId, Transition, between};
 use xweave_trace::{
     TimeSpan, Trace,
     event::{Access, Connection, Event, Kind, Name, Names, Sending, State},
@@ -110,7 +110,7 @@ impl Accounting {
         domains: FxHashMap<u8, String>,
         names_of_disks: DiskNames,
         guests: Vec<Guest>,
-        losses: Vec<Loss>,
+        replay: Replay,
     ) -> Self {
         Self {
             domains,
@@ -122,7 +122,7 @@ impl Accounting {
             figures: Vec::new(),
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
-            replay: Replay::new(losses).without_history(),
+            replay: replay.without_history(),
             transitions: Vec::new(),
             cpus: ByCpu::default(),
             disks: Disks::default(),
@@ -579,8 +579,8 @@ impl Usage {
 
     fn added_up(trace: &Trace, with: impl FnOnce(Accounting) -> Accounting) -> Self {
         let Guests { all, names, .. } = Guests::of(trace);
-        let losses = Losses::of(trace).take_all();
-        let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all, losses));
+        let replay = Replay::of(&mut Losses::of(trace));
+        let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all, replay));
         accounting.recorders = Recorders::of(trace);
         let mut events = trace.events();
         while let Some(event) = events.next() {

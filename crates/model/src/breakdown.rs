@@ -132,6 +132,8 @@ impl fmt::Display for TimeState {
 pub enum Cause {
     /// This thread had the processor.
     Had(ThreadId),
+    /// The same, and that is of the same process.
+    HadByOwn(ThreadId),
     /// It was sent again so many times.
     Repeated(usize),
     /// The same, because it was not answered.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use xweave_replay::Replay;
 use xweave_trace::{Trace, event::Kind};
 
 use crate::{machine::Machine, spec::Spec, transaction::Finder};
@@ -31,7 +32,7 @@ impl Census {
     pub fn of(trace: &Trace) -> Self {
         let mut finders = [Spec::Request(None), Spec::Connect(None), Spec::Process(None), Spec::Thread(None)]
             .map(|spec| (Finder::new(&spec, &|_| None), BTreeMap::<String, u64>::new(), spec));
-        let mut machine = Machine::of(trace, Vec::new());
+        let mut machine = Machine::of(trace, Replay::default());
         let mut kinds = BTreeSet::new();
         let mut events = trace.events();
         let mut taken = 0;

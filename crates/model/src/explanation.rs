@@ -4,7 +4,7 @@
 
 use std::{cmp::Reverse, collections::VecDeque};
 
-use xweave_replay::{LossOfDomain, Losses};
+use xweave_replay::{LossOfDomain, Losses, Replay};
 use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 
 use crate::{
@@ -126,7 +126,7 @@ pub fn usual(trace: &Trace) -> Option<Spec> {
     }
     let requests = Spec::Request(None);
     let mut finder = Finder::new(&requests, &|_| None)?;
-    let mut machine = Machine::of(trace, Vec::new());
+    let mut machine = Machine::of(trace, Replay::default());
     let mut events = trace.events();
     for _ in 0..FIRST {
         let Some(event) = events.next() else { break };
@@ -163,7 +163,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut losses = Losses::of(trace);
     let Paths { all: flows, incomplete: incomplete_flows, unused } = Paths::of(trace, spec);
     let mut all = Explanation {
-        machine: Machine::of(trace, losses.take_all()).with_highest(Highest::of(trace)),
+        machine: Machine::of(trace, Replay::of(&mut losses)).with_highest(Highest::of(trace)),
         objects: Objects::of(trace),
         marks: Marks::of(trace, spec),
         clocks: ClockErrors::from_manifest(trace.manifest()),

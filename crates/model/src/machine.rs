@@ -56,9 +56,9 @@ impl Machine {
         Self::lossy(guests, Vec::new())
     }
 
-    /// The kernels of a trace, of whose events some were lost.
-    pub fn of(trace: &Trace, losses: Vec<Loss>) -> Self {
-        Self { recorders: Recorders::of(trace), ..Self::lossy(Guests::of(trace).all, losses) }
+    /// The kernels of a trace, whose replay knows of losses.
+    pub fn of(trace: &Trace, replay: Replay) -> Self {
+        Self { recorders: Recorders::of(trace), replay, ..Self::new(Guests::of(trace).all) }
     }
 
     /// Kernels of whose events some were lost.

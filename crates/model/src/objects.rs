@@ -118,6 +118,8 @@ pub struct ObjectRef {
 pub enum Cause {
     /// This thread, or vCPU, had the processor.
     Had(ObjectNumber),
+    /// The same, and that is of the same process.
+    HadByOwn(ObjectNumber),
     /// It was sent again so many times.
     Repeated(usize),
     /// The same, because it was not answered.
@@ -153,6 +155,8 @@ pub enum Cause {
 pub enum Reason {
     /// Another of these threads, or vCPUs, had the processor.
     Had(ObjectGroup),
+    /// The same, and that is of the same process.
+    HadByOwn(ObjectGroup),
     /// It was sent again, as no answer came.
     Repeated,
     /// It was sent again, as it was refused.
@@ -187,7 +191,7 @@ impl Reason {
     /// As documents call it.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Had(_) => "cpu_taken",
+            Self::Had(_) | Self::HadByOwn(_) => "cpu_taken",
             Self::Repeated => "sent_again",
             Self::Refused(_) => "refused",
             Self::Futex(_) | Self::HeldFutex(_) => "futex",
@@ -253,6 +257,7 @@ impl Objects {
         let group = |number| self.get(number).group.clone();
         match cause {
             Cause::Had(other) => Reason::Had(group(other)),
+            Cause::HadByOwn(other) => Reason::HadByOwn(group(other)),
             Cause::Repeated(_) => Reason::Repeated,
             Cause::Refused(_, Refused { why, .. }) => Reason::Refused(why),
             Cause::Futex(address) => Reason::Futex(address),
@@ -371,6 +376,9 @@ impl Objects {
             breakdown::Cause::Had(thread) => {
                 let vcpu = machine.vcpus.which(thread).map(Object::Vcpu);
                 Cause::Had(self.number(vcpu.unwrap_or(Object::Thread(thread)), machine, names))
+            }
+            breakdown::Cause::HadByOwn(thread) => {
+                Cause::HadByOwn(self.number(Object::Thread(thread), machine, names))
             }
             breakdown::Cause::Repeated(times) => Cause::Repeated(times),
             breakdown::Cause::Refused(times, refused) => Cause::Refused(times, refused),

@@ -97,7 +97,7 @@ impl Such {
     /// Who had the processor meanwhile; or for what exits a vCPU was out of its guest.
     pub fn by(&self) -> Option<Offender> {
         match &self.reason {
-            Some(Reason::Had(other)) => Some(Offender::Objects(other.clone())),
+            Some(Reason::Had(other) | Reason::HadByOwn(other)) => Some(Offender::Objects(other.clone())),
             Some(Reason::Exited(reason)) => Some(Offender::Exits(*reason)),
             _ => None,
         }

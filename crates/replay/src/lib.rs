@@ -21,7 +21,7 @@ mod transition;
 pub use by_cpu::ByCpu;
 pub use cpu::{Cpu, Interval};
 pub use ids::{CpuId, ThreadId, between};
-pub use loss::{Loss, LossOfCpu, LossOfDomain, Losses};
+pub use loss::{EarlyEnd, Loss, LossOfCpu, LossOfDomain, Losses};
 pub use replay::Replay;
 pub use thread::{Ended, Since, Source, Thread, ThreadState, Threads};
 pub use transition::Transition;

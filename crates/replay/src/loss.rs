@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use xweave_trace::{
-    Manifest, Trace,
+    Exit, Manifest, TimeSpan, Trace,
     event::{Event, Kind},
 };
 
@@ -15,6 +15,19 @@ const CPUS: usize = 1 << 13;
 
 /// Of more losses, all that a processor's last one and those behind it span is one.
 const MOST: usize = 1 << 20;
+
+/// A domain that is not known to have been recorded until the end, and has no event for so long before that, was not: kernels that
+/// are idle have one more often.
+const SILENT_NS: u64 = 1_000_000_000;
+
+/// That the recording of a domain ended before the trace does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlyEnd {
+    /// The domain's number.
+    pub domain: u8,
+    /// From behind its last event until behind the trace's last one: of that time nothing is known.
+    pub unknown: TimeSpan,
+}
 
 /// A time in which events of a processor were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +76,8 @@ pub struct LossOfDomain {
     pub untimed: u64,
     /// Its processors, by their numbers.
     pub cpus: Vec<(u32, LossOfCpu)>,
+    /// When it was recorded no more, though others were: of that time nothing is known of it.
+    pub ended: Option<TimeSpan>,
 }
 
 /// What all processors lost, as far as it is known when.
@@ -72,6 +87,7 @@ pub struct Losses {
     all: Vec<Loss>,
     /// The place of each processor's last.
     last: FxHashMap<CpuId, usize>,
+    ends: Vec<EarlyEnd>,
 }
 
 impl Losses {
@@ -85,7 +101,13 @@ impl Losses {
             let lost = trace.events().filter(|event| event.kind == Kind::Lost);
             lost.for_each(|event| losses.add(&event));
         }
+        losses.ends = ends(trace);
         losses
+    }
+
+    /// The domains that were recorded no more when others were.
+    pub(crate) fn ends(&self) -> &[EarlyEnd] {
+        &self.ends
     }
 
     fn add(&mut self, event: &Event) {
@@ -113,7 +135,7 @@ impl Losses {
     }
 
     /// When it was: taken out, so that it is there once.
-    pub fn take_all(&mut self) -> Vec<Loss> {
+    pub(crate) fn take_all(&mut self) -> Vec<Loss> {
         std::mem::take(&mut self.all)
     }
 
@@ -126,8 +148,31 @@ impl Losses {
             let cpus: Vec<_> = of_domain.map(|(id, loss)| (id.cpu, *loss)).collect();
             let timed = cpus.iter().map(|(_, loss)| loss.events).fold(0, u64::saturating_add);
             let events = counted.max(timed);
-            LossOfDomain { domain: domain.name.clone(), events, untimed: events - timed, cpus }
+            let ended = self.ends.iter().find(|end| end.domain == domain.number).map(|end| end.unknown);
+            LossOfDomain { domain: domain.name.clone(), events, untimed: events - timed, cpus, ended }
         });
-        domains.filter(|loss| loss.events > 0 || !loss.cpus.is_empty()).collect()
+        domains.filter(|loss| loss.events > 0 || !loss.cpus.is_empty() || loss.ended.is_some()).collect()
     }
+}
+
+/// The domains whose agents went away before the end; and, of those of which it is not known how their recording ended, those that
+/// have no event any more long before the end.
+fn ends(trace: &Trace) -> Vec<EarlyEnd> {
+    let domains = &trace.manifest().domains;
+    if domains.len() < 2 || domains.iter().all(|domain| domain.exit == Some(Exit::Stopped)) {
+        return Vec::new();
+    }
+    let Some(last) = trace.last_events() else { return Vec::new() };
+    let Some(end) = last.values().copied().max() else { return Vec::new() };
+    let early = domains.iter().filter_map(|domain| {
+        let last = *last.get(&domain.number)?;
+        let least = match domain.exit {
+            Some(Exit::Stopped) => return None,
+            Some(Exit::Lost { .. }) => 0,
+            None => SILENT_NS,
+        };
+        let unknown = TimeSpan { from: last.saturating_add(1), to: end.saturating_add(1) };
+        (unknown.duration_ns() > least).then_some(EarlyEnd { domain: domain.number, unknown })
+    });
+    early.collect()
 }

@@ -2,13 +2,16 @@
 
 use std::collections::VecDeque;
 
-use xweave_trace::event::{Context, Event, Kind, Quota, State};
+use xweave_trace::{
+    TimeSpan,
+    event::{Context, Event, Kind, Quota, State},
+};
 
 use crate::{
     by_cpu::ByCpu,
     cpu::Cpu,
     ids::{CpuId, ThreadId},
-    loss::Loss,
+    loss::{EarlyEnd, Loss, Losses},
     thread::Threads,
     transition::Transition,
 };
@@ -21,6 +24,8 @@ pub struct Replay {
     cpus: ByCpu<Cpu>,
     /// Losses that lie ahead, in the order of the times.
     losses: VecDeque<Loss>,
+    /// Domains that will be recorded no more, the first one first.
+    ends: VecDeque<EarlyEnd>,
     /// The end of the latest loss so far.
     lost_until: i64,
     /// What was over is forgotten at once.
@@ -33,6 +38,18 @@ impl Replay {
     pub fn new(mut losses: Vec<Loss>) -> Self {
         losses.sort_unstable_by_key(|loss| loss.from);
         Self { losses: losses.into(), ..Self::default() }
+    }
+
+    /// The same of a trace's losses, which are taken out.
+    pub fn of(losses: &mut Losses) -> Self {
+        Self::new(losses.take_all()).ending(losses.ends().to_vec())
+    }
+
+    /// The same, of domains of which some end before the others.
+    #[must_use]
+    pub fn ending(self, mut ends: Vec<EarlyEnd>) -> Self {
+        ends.sort_unstable_by_key(|end| end.unknown.from);
+        Self { ends: ends.into(), ..self }
     }
 
     /// The same, for who reads transitions only: what was over is forgotten at once, and of threads and CPUs only what they do
@@ -72,14 +89,27 @@ impl Replay {
     #[inline]
     pub fn loses_until(&self, time: i64) -> bool {
         self.losses.front().is_some_and(|loss| loss.from <= time)
+            || self.ends.front().is_some_and(|end| end.unknown.from <= time)
     }
 
     /// Time goes on until then: something may have been lost.
     #[inline]
     pub fn advance(&mut self, time: i64, transitions: &mut Vec<Transition>) {
         while self.loses_until(time) {
-            let Some(loss) = self.losses.pop_front() else { return };
-            self.lose(loss, transitions);
+            match self.losses.pop_front_if(|loss| loss.from <= time) {
+                Some(loss) => self.lose(loss, transitions),
+                None => self.end_first(transitions),
+            }
+        }
+    }
+
+    /// The first of the domains that end is recorded no more: all that its CPUs did then is lost.
+    #[cold]
+    fn end_first(&mut self, transitions: &mut Vec<Transition>) {
+        let Some(EarlyEnd { domain, unknown: TimeSpan { from, to } }) = self.ends.pop_front() else { return };
+        let all = self.cpus.iter().map(|(id, _)| id).filter(|id| id.domain == domain);
+        for cpu in all.collect::<Vec<_>>() {
+            self.lose(Loss { cpu, from, to }, transitions);
         }
     }
 

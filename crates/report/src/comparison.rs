@@ -157,7 +157,7 @@ const KINDS: [(UsageKind, &str, &[Pair]); 10] = {
                 ("each for", |of| times(each(of.wait_ns, of.count))),
             ],
         ),
-        (UsageKind::Lock, "Locks", &[WAITED, ("waits", COUNT)]),
+        (UsageKind::Lock, "Futexes and locks", &[WAITED, ("waits", COUNT)]),
         (UsageKind::Interrupt, "Interrupts", &[("time", |of| times(of.time_ns)), ("count", COUNT)]),
         (
             UsageKind::Vcpu,

@@ -21,7 +21,9 @@ fn of_recording(outcome: &Outcome, start_ns: i64) -> Vec<String> {
         let what = "what was seen of incomplete ones is explained, from the first to the last step of each";
         remarks.push(format!("no flow is complete: {what} (xweave flows says what they lack)"));
     }
-    remarks.extend(outcome.lost.iter().map(|loss| lost(loss, start_ns)));
+    let some = outcome.lost.iter().filter(|loss| loss.events > 0 || !loss.cpus.is_empty());
+    remarks.extend(some.map(|loss| lost(loss, start_ns)));
+    remarks.extend(outcome.lost.iter().filter_map(|loss| ended(loss, start_ns)));
     remarks.extend(uncertain(outcome));
     remarks.extend(unanswered(outcome));
     if outcome.unwritten > 0 {
@@ -96,13 +98,28 @@ fn lost(loss: &LossOfDomain, start_ns: i64) -> String {
     format!("{}: {events} ({}): {consequence}", loss.domain, parts.join("; "))
 }
 
+/// That a domain was recorded no more, though others were.
+fn ended(loss: &LossOfDomain, start_ns: i64) -> Option<String> {
+    let unknown = loss.ended?;
+    let (last, less) = (second(unknown.from, start_ns), number::span(unknown.duration_ns()));
+    Some(format!(
+        "{}: its last event is at {last} s, {less} before the recording's end: nothing is known of it from then on",
+        loss.domain
+    ))
+}
+
+/// A time since the recording's begin, in seconds.
+fn second(ns: i64, start_ns: i64) -> String {
+    format!("{:.6}", ns.saturating_sub(start_ns) as f64 / 1e9)
+}
+
 fn on_cpu(cpu: u32, loss: &LossOfCpu, start_ns: i64) -> String {
-    let second = |ns: i64| format!("{:.6}", ns.saturating_sub(start_ns) as f64 / 1e9);
     let events = match loss.events {
         0 => "not counted".to_owned(),
         events => number::count(events),
     };
     let gaps = number::counted(loss.gaps, "gap", "gaps");
-    let (from, to, all) = (second(loss.from_ns), second(loss.to_ns), number::span(loss.ns));
+    let (from, to, all) =
+        (second(loss.from_ns, start_ns), second(loss.to_ns, start_ns), number::span(loss.ns));
     format!("CPU {cpu}: {events} in {gaps} of {all} together, between {from} s and {to} s")
 }

@@ -211,7 +211,7 @@ impl<'a> Domain<'a> {
         self.qdiscs().into_iter().for_each(|told| add("queues", vec![told]));
         add("interrupts", named(&self.others(UsageKind::Interrupt, |of| of.time_ns), called));
         let locks = self.others(UsageKind::Lock, |of| of.time_ns);
-        add("locks", named(&locks, processes));
+        add("futexes", named(&locks, processes));
         add(&objects::recorder().to_string(), self.recorder());
         rows
     }

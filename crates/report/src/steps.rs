@@ -110,7 +110,9 @@ fn told(steps: &[Step], all: &Objects) -> [String; 4] {
 /// Why a step took its time, and those that go on in the same way.
 fn why(steps: &[Step], all: &Objects) -> String {
     let had = |step: &Step| match step.cause {
-        Some(Cause::Had(other)) => Some(objects::group(&all.get(other).group).to_string()),
+        Some(Cause::Had(other) | Cause::HadByOwn(other)) => {
+            Some(objects::group(&all.get(other).group).to_string())
+        }
         _ => None,
     };
     if steps.len() > 1 && steps.iter().all(|step| had(step).is_some()) {

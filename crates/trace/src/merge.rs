@@ -2,13 +2,15 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
 };
+
+use xweave_text as text;
 
 use crate::{
     damage::{Damage, Damaged},
     event::{Event, Names},
-    events, given,
+    events, given, manifest,
     reader::Trace,
     table::{Allowance, TableReader},
 };
@@ -48,6 +50,25 @@ impl Trace {
     /// The events of all domains in the order of their times.
     pub fn events(&self) -> Events<'_> {
         Events::of(self)
+    }
+
+    /// When the last event of each domain was, in nanoseconds, by the domains' numbers: as the files' statistics tell it. None, if
+    /// those of one do not, or it cannot be read.
+    pub fn last_events(&self) -> Option<BTreeMap<u8, i64>> {
+        let (mut all, mut allowance) = (BTreeMap::new(), self.allowance());
+        for file in self.event_segments() {
+            let mut table = self.table(1, file, (&["domain"], &[]), &mut allowance).ok()?;
+            // A file has one domain's events only.
+            let Some((rows, columns)) = table.next(1).ok()? else { continue };
+            let (words, places) = columns.first()?.places(rows).ok()?;
+            let name = words.get(usize::try_from(*places.first()?).ok()?)?.data();
+            // As the manifest's names are received.
+            let number = self.domain_number(&text::printable_bytes(name, manifest::NAME))?;
+            let greatest = table.greatest("time_ns")?;
+            let last = all.entry(number).or_insert(greatest);
+            *last = greatest.max(*last);
+        }
+        Some(all)
     }
 }
 

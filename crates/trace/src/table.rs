@@ -442,12 +442,11 @@ impl TableReader {
     /// The groups of rows that the file has: of each how many rows, and the least number of a column, as the file's
     /// statistics tell it; the least of all where they do not.
     pub(crate) fn groups(&self, name: &str) -> Vec<(u64, i64)> {
-        let schema = self.file.metadata.file_metadata().schema_descr_ptr();
-        let column = schema.columns().iter().position(|column| column.path().parts() == [name]);
         let groups = self.file.metadata.row_groups().iter();
+        let told = self.statistics(name).unwrap_or_default().into_iter().chain(std::iter::repeat(None));
         groups
-            .map(|group| {
-                let told = column.and_then(|at| group.columns().get(at)).and_then(|chunk| chunk.statistics());
+            .zip(told)
+            .map(|(group, told)| {
                 let least = match told {
                     Some(Statistics::Int64(told)) => told.min_opt().copied(),
                     _ => None,
@@ -455,6 +454,23 @@ impl TableReader {
                 (u64::try_from(group.num_rows()).unwrap_or(0), least.unwrap_or(i64::MIN))
             })
             .collect()
+    }
+
+    /// The greatest number of a column, as the file's statistics tell it; none where they do not.
+    pub(crate) fn greatest(&self, name: &str) -> Option<i64> {
+        let of_group = |told: Option<&Statistics>| match told {
+            Some(Statistics::Int64(told)) => told.max_opt().copied(),
+            _ => None,
+        };
+        self.statistics(name)?.into_iter().map(of_group).collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
+    /// What the file tells of a column, by groups of rows; none if it has no such column.
+    fn statistics(&self, name: &str) -> Option<Vec<Option<&Statistics>>> {
+        let schema = self.file.metadata.file_metadata().schema_descr();
+        let column = schema.columns().iter().position(|column| column.path().parts() == [name])?;
+        let groups = self.file.metadata.row_groups().iter();
+        Some(groups.map(|group| group.columns().get(column)?.statistics()).collect())
     }
 
     /// Whether rows of the group that was begun are left.

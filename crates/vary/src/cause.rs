@@ -39,7 +39,7 @@ pub enum Kind {
     BatchArrival,
     /// A thread could have run, and another had its CPU. Named only if `switch` events say which.
     RunQueue,
-    /// The same, and that was another thread of the same program. Named only if both have the same name.
+    /// The same, and that was another thread of its process. Named only if events tell the process of both (`thread`, `fork`).
     OwnThreads,
     /// A thread could have run, and its CPU was on the way out of idling. Named only if the CPU idled as the thread was woken,
     /// until it was dispatched, and no quota was used up (or none is recorded, and that took no longer than a millisecond).
@@ -211,7 +211,7 @@ impl Cause {
             TimeState::Preempted => Kind::VcpuPreempted,
             TimeState::Ready if vcpu => Kind::VcpuPreempted,
             TimeState::Ready if backend => Kind::BackendLate,
-            TimeState::Ready if by == Some(themselves(such)) => Kind::OwnThreads,
+            TimeState::Ready if matches!(such.reason, Some(Reason::HadByOwn(_))) => Kind::OwnThreads,
             TimeState::Ready => Kind::RunQueue,
             TimeState::Halted => Kind::VcpuHalted,
             TimeState::Waking if such.kind == ObjectKind::Vcpu => Kind::VcpuHalted,
@@ -352,6 +352,16 @@ mod tests {
             (program("qemu-system-x86"), Kind::BackendLate),
         ] {
             assert_eq!(of(group.clone(), program("sh")).0, kind, "{group:?}");
+        }
+        // Two containers' programs may have one name.
+        for (reason, kind) in [
+            (Reason::Had(program("java")), Kind::RunQueue),
+            (Reason::HadByOwn(program("java")), Kind::OwnThreads),
+        ] {
+            let (domain, group, spent) = (DomainRef::One("host".into()), program("java"), TimeState::Ready);
+            let such =
+                Such { domain: domain.clone(), group, kind: ObjectKind::Thread, spent, reason: Some(reason) };
+            assert_eq!(Cause::of(&Dimension { segment: Stretch::In(domain), such }).0.kind, kind);
         }
         let [itself, other] =
             [ObjectGroup::Recorder, program("xweave itself")].map(|by| of(program("nginx"), by).1);

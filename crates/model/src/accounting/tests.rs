@@ -1,3 +1,4 @@
+use xweave_replay::Loss;
 use xweave_trace::xen;
 
 use super::*;
@@ -12,7 +13,7 @@ fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
     let guest = Guest { domain: 2, host: 1, process: 70 };
     let events: Vec<Event> = events.into_iter().collect();
     let losses = events.iter().filter(|event| event.kind == Kind::Lost).map(Loss::new).collect();
-    let mut accounting = Accounting::new(domains, DiskNames::default(), vec![guest], losses);
+    let mut accounting = Accounting::new(domains, DiskNames::default(), vec![guest], Replay::new(losses));
     events.iter().for_each(|event| accounting.feed(event, names));
     accounting.finish(names)
 }

@@ -71,10 +71,19 @@ impl BackwardWalk<'_> {
         why
     }
 
+    /// Whether two threads of a domain are known to be of one process.
+    fn is_of_process(&self, one: ThreadId, other: ThreadId) -> bool {
+        let process = |id| self.machine.threads().get(id).map_or(0, |thread| thread.process);
+        process(one) != 0 && process(one) == process(other)
+    }
+
     pub(super) fn ready(&mut self, id: ThreadId, cpu: Option<u32>, since: Since, from: i64, to: i64) {
         let me = Object::Thread(id);
         for (a, b, why) in self.why_ready(id, cpu, since, from, to) {
             let (spent, cause) = match why {
+                WhyReady::Had(had) if self.is_of_process(id, had) => {
+                    (TimeState::Ready, Some(Cause::HadByOwn(had)))
+                }
                 WhyReady::Had(had) => (TimeState::Ready, Some(Cause::Had(had))),
                 // Who had the processor, or that it was another one's turn, may be among what was lost.
                 WhyReady::Unknown if self.machine.threads().lost(id.domain, a, b) => {

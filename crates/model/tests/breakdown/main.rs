@@ -54,6 +54,7 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
     let cause = |cause: Option<Cause>| match cause {
         None => String::new(),
         Some(Cause::Had(had)) => format!(" by {}", had.tid),
+        Some(Cause::HadByOwn(had)) => format!(" by its own {}", had.tid),
         Some(Cause::Futex(address)) => format!(" for futex {address:#x}"),
         Some(Cause::HeldFutex(address)) => format!(" with futex {address:#x}"),
         Some(Cause::Repeated(times)) => format!(" {times} times"),
@@ -96,6 +97,21 @@ fn running_being_ready_and_interrupts_are_told_apart() {
             "7:running=10"
         ]
     );
+}
+
+#[test]
+fn who_had_the_cpu_is_its_own_thread_where_both_are_known_to_be_of_one_process() {
+    let of = |tid, process| Event { other: tid, object: process, ..Event::new(Kind::Thread, 1, 0, 0, 0) };
+    let switches = [
+        switch(0, 0, 0, State::Runnable, 7),
+        switch(50, 0, 7, State::Runnable, 8),
+        switch(70, 0, 8, State::Sleeping, 7),
+    ];
+    for (processes, by) in [([5, 5], "its own 8"), ([5, 6], "8"), ([0, 0], "8")] {
+        let events: Vec<Event> =
+            [of(7, processes[0]), of(8, processes[1])].into_iter().chain(switches).collect();
+        assert_eq!(told(&events, 7, 0, 80), ["7:running=50", &format!("7:ready=20 by {by}"), "7:running=10"]);
+    }
 }
 
 #[test]

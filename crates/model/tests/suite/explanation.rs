@@ -128,7 +128,9 @@ fn line(transaction: &Explained, objects: &Objects, largest: usize) -> String {
     let part = |part: &xweave_model::parts::Part| {
         let why = match part.cause {
             None => String::new(),
-            Some(Cause::Had(other)) => format!(" ({} had the CPU)", notation::object(objects.get(other))),
+            Some(Cause::Had(other) | Cause::HadByOwn(other)) => {
+                format!(" ({} had the CPU)", notation::object(objects.get(other)))
+            }
             Some(Cause::Refused(times, Refused { why, waiting })) => format!(" ({why:?} {times}, {waiting})"),
             Some(other) => format!(" ({other:?})"),
         };

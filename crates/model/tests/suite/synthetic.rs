@@ -82,7 +82,7 @@ fn told(pieces: &[Piece]) -> Parts {
     let mut parts = Parts::new();
     for piece in pieces {
         let had = match piece.cause {
-            Some(Cause::Had(had)) => Some(had),
+            Some(Cause::Had(had) | Cause::HadByOwn(had)) => Some(had),
             _ => None,
         };
         *parts.entry((unnamed(piece.object), piece.spent, had)).or_default() += piece.to - piece.from;

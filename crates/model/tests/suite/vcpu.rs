@@ -2,7 +2,7 @@
 
 use xweave_model::{Cause, Guest, Machine, Outcome, Spec, ThreadId, TimeState, breakdown, explain, objects};
 use xweave_trace::{
-    Clock, Domain, DomainVm, Manifest, Processor, Trace, Writer,
+    Clock, Domain, DomainVm, Exit, Manifest, Processor, TimeSpan, Trace, Writer,
     event::{Event, Kind, State},
 };
 
@@ -169,4 +169,54 @@ fn who_had_the_processor_is_called_as_users_know_it() {
     });
     own.dedup();
     assert_eq!(own, ["vCPU 0 of vm1"]);
+}
+
+/// A guest's thread runs throughout. Its vCPU comes out of the guest amid that and is made to leave its CPU, of which the host's last
+/// event tells; how the host's part of the recording ended is told in the manifest. The guest's last event is that much later.
+fn after_the_host(exit: Option<Exit>, later: i64) -> (Vec<(String, i64)>, Vec<(String, Option<TimeSpan>)>) {
+    let dir = tempfile::tempdir().unwrap();
+    let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
+    let vm = Some(DomainVm { host: "host".into(), pid: 50, cid: None });
+    let domains = vec![Domain { exit, ..domain("host", 1) }, Domain { vm, ..domain("vm1", 2) }];
+    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+    let [begin, end] = ["begin", "end"].map(|name| writer.name(name));
+    let mut tell = |time, kind, domain, tid, with: &dyn Fn(&mut Event)| {
+        let mut event = Event::new(kind, domain, time, 0, tid);
+        with(&mut event);
+        writer.event(event).unwrap();
+    };
+    tell(0, Kind::Thread, 1, 0, &|event| (event.other, event.object) = (53, 50));
+    tell(1, Kind::Switch, 1, 0, &|event| event.other = 53);
+    tell(2, Kind::VmEnter, 1, 53, &|_| ());
+    tell(100, Kind::Switch, 2, 0, &|event| event.other = 7);
+    tell(100, Kind::Other, 2, 7, &|event| event.name = begin);
+    tell(200, Kind::VmExit, 1, 53, &|_| ());
+    tell(200, Kind::Switch, 1, 53, &|event| event.other = 60);
+    tell(200 + later, Kind::Other, 2, 7, &|event| event.name = end);
+    writer.finish().unwrap();
+    let mut parts = Vec::new();
+    let trace = Trace::open(dir.path()).unwrap();
+    let outcome = explain(&trace, &"between:begin..end".parse::<Spec>().unwrap(), &mut |found, objects| {
+        for step in found.steps {
+            let what = format!("{} {}", objects.get(step.object).kind.name(), step.spent);
+            parts.push((what, step.to - step.from));
+        }
+    });
+    (parts, outcome.lost.into_iter().map(|loss| (loss.domain, loss.ended)).collect())
+}
+
+#[test]
+fn nothing_is_known_of_a_vcpu_once_its_host_is_recorded_no_more() {
+    let parts =
+        |parts: &[(&str, i64)]| parts.iter().map(|(part, ns)| (part.to_string(), *ns)).collect::<Vec<_>>();
+    let preempted = parts(&[("thread running", 100), ("vcpu preempted", 500)]);
+    assert_eq!(after_the_host(Some(Exit::Stopped), 500), (preempted.clone(), Vec::new()));
+    let unknown =
+        |later: i64| parts(&[("thread running", 100), ("vcpu preempted", 1), ("vcpu unknown", later - 1)]);
+    let ended = |later: i64| vec![("host".to_owned(), Some(TimeSpan { from: 201, to: 201 + later }))];
+    let lost = Exit::Lost { reason: "it went away".into() };
+    assert_eq!(after_the_host(Some(lost), 500), (unknown(500), ended(500)));
+    // How it ended is not known of an import. For a moment there may have been nothing to tell.
+    assert_eq!(after_the_host(None, 500), (preempted, Vec::new()));
+    assert_eq!(after_the_host(None, 2_000_000_000), (unknown(2_000_000_000), ended(2_000_000_000)));
 }

@@ -112,6 +112,7 @@ fn build_loss(loss: &xweave_model::LossOfDomain) -> LossOfDomain {
         events: loss.events,
         untimed: loss.untimed,
         cpus: loss.cpus.iter().map(of_cpu).collect(),
+        ended_ns: loss.ended.map(|unknown| unknown.from),
     }
 }
 

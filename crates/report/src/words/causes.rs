@@ -15,7 +15,7 @@ use super::{Sentence, objects};
 pub fn cause(of: Cause, all: &Objects) -> Sentence {
     let name = |number| objects::object(all.get(number));
     Sentence::new(match of {
-        Cause::Had(other) => format!("{} had the CPU", name(other)),
+        Cause::Had(other) | Cause::HadByOwn(other) => format!("{} had the CPU", name(other)),
         Cause::Moved(other) => format!("{} had received the request", name(other)),
         Cause::Data(pipe, writer) => pipe_data(&format!("pipe {pipe}"), &name(writer)),
         Cause::Room(pipe, reader) => pipe_room(&format!("pipe {pipe}"), &name(reader)),
@@ -34,7 +34,7 @@ pub fn cause(of: Cause, all: &Objects) -> Sentence {
 /// A reason: the same, of all objects that are alike.
 pub fn reason(of: &Reason) -> Sentence {
     Sentence::new(match of {
-        Reason::Had(other) => return had(&objects::group(other).to_string()),
+        Reason::Had(other) | Reason::HadByOwn(other) => return had(&objects::group(other).to_string()),
         Reason::Moved(other) => {
             format!("another thread ({}) had received the request", objects::group(other))
         }

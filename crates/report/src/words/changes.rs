@@ -120,7 +120,7 @@ fn mean_span(ns: f64) -> String {
 fn plural(kind: UsageKind) -> &'static str {
     match kind {
         UsageKind::Process => "processes",
-        UsageKind::Lock => "processes' locks",
+        UsageKind::Lock => "processes' futexes and locks",
         UsageKind::Peer => "peers",
         UsageKind::Exit => "kinds of exits",
         UsageKind::Interrupt => "interrupts",

@@ -138,7 +138,7 @@ pub fn usage(of: &UsageObject) -> Sentence {
         UsageObject::DiskUser { user, disk: name } => format!("{} on {}", processes_text(user), disk(name)),
         UsageObject::Exits { reason, of } => format!("exits {reason} of {}", machine_text(of)),
         UsageObject::Interrupt(interrupt) => interrupt_text(*interrupt),
-        UsageObject::Locks(holders) => format!("locks of {}", processes_text(holders)),
+        UsageObject::Locks(holders) => format!("futexes and locks of {}", processes_text(holders)),
         UsageObject::Peer(Some(port)) => peer(*port),
         UsageObject::Service(Some(port)) => format!("service at :{port}"),
         UsageObject::Peer(None) | UsageObject::Service(None) => RECORDER.to_owned(),

@@ -147,7 +147,7 @@ pub fn cause(of: &Cause) -> Sentence {
         Kind::SocketQueue => format!("the socket's queue: {whom} ran for others"),
         Kind::BatchArrival => "requests came in batches, and waited for each other".to_owned(),
         Kind::RunQueue => format!("{whom} waited for a CPU"),
-        Kind::OwnThreads => format!("{whom} waited for a CPU that other threads of that name had"),
+        Kind::OwnThreads => format!("{whom} waited for a CPU that other threads of the same process had"),
         Kind::CpuWaking => format!("{whom} waited for a CPU that was idle to wake up"),
         Kind::CpuFrequency => format!("{whom} ran on CPUs below their highest frequency"),
         Kind::Throttled => format!("{whom} was kept from its CPU, by a quota or another limit"),

@@ -2,7 +2,7 @@
 
 use super::{
     stage::Dispatch,
-    threads::{HOG, OTHER, SIBLING},
+    threads::{HOG, NAMESAKE, OTHER, SIBLING},
 };
 
 /// A truth that an analysis may find: the kind of the cause as `xweave vary --json` calls it, and a part of the name of who was
@@ -95,6 +95,8 @@ mechanisms! {
     RunQueue Any true ["run_queue" by "backup" of "server"];
     /// Another thread of the server's process has it.
     OwnThreads Any true ["own_threads" by "server" of "server"];
+    /// A thread of another process has it, which has the same name.
+    Namesake Any true ["run_queue" by "server" of "server"];
     /// The server's CPU takes long to come out of idling.
     CpuWaking Local true ["cpu_waking" of "server"];
     /// The server's quota is used up.
@@ -196,6 +198,7 @@ impl Strike {
         match self.0 {
             Some((Mechanism::RunQueue, ns)) => Dispatch::Behind(OTHER, ns),
             Some((Mechanism::OwnThreads, ns)) => Dispatch::Behind(SIBLING, ns),
+            Some((Mechanism::Namesake, ns)) => Dispatch::Behind(NAMESAKE, ns),
             Some((Mechanism::CpuWaking, ns)) => Dispatch::Idle(ns),
             _ => Dispatch::Fast,
         }

@@ -8,7 +8,7 @@ use super::{
     stage::{
         Bringer, Dispatch, EXIT_NPF, Place, SOFT_NET_RX, SOFT_NET_TX, SOFT_TIMER, Stage, TIMER, guest, host,
     },
-    threads::{CLIENT, HOG, KSOFTIRQD, NAPI, OTHER, SERVER, SIBLING, VHOST},
+    threads::{CLIENT, HOG, KSOFTIRQD, NAMESAKE, NAPI, OTHER, SERVER, SIBLING, VHOST},
 };
 
 /// The port that is looked at, and the one of a server's other clients.
@@ -522,6 +522,7 @@ impl Scene {
                 Some(OTHER)
             }
             Mechanism::OwnThreads => Some(SIBLING),
+            Mechanism::Namesake => Some(NAMESAKE),
             _ => None,
         }
     }

@@ -19,6 +19,8 @@ pub(super) const HOLDER: u32 = 202;
 pub(super) const WORKER: u32 = 203;
 /// Another program beside the server.
 pub(super) const OTHER: u32 = 300;
+/// A process of its own that has the server's name.
+pub(super) const NAMESAKE: u32 = 301;
 /// Threads of the kernel beside the server.
 pub(super) const KSOFTIRQD: u32 = 14;
 pub(super) const NAPI: u32 = 80;
@@ -52,6 +54,7 @@ pub(super) fn all(server: u8, vhost_in_qemu: bool) -> Vec<(u8, u32, u32, String)
         add(server, tid, SERVER, "server");
     }
     add(server, OTHER, OTHER, "backup");
+    add(server, NAMESAKE, NAMESAKE, "server");
     add(server, KSOFTIRQD, KSOFTIRQD, "ksoftirqd/0");
     add(server, NAPI, NAPI, "napi/eth0-8193");
     all
