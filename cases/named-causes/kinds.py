@@ -6,8 +6,8 @@ PORT = 5100
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """SERVE and ASK are options of the lab's server in the guest and of its client in the host, which BY starts; meanwhile SCRIPT
-    runs in DOMAIN, and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is what has to
+    """SERVE and ASK are options of the lab's server in the guest and of its client in the host, by UDP or else TCP, which BY starts;
+    meanwhile SCRIPT runs in DOMAIN, and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is what has to
     be named first, of a pair both in either order: which kinds of causes it may be called, and a part of the offender's name."""
     name: str
     serve: str = ''
@@ -17,6 +17,7 @@ class Kind:
     domain: str = ''
     script: str = ''
     named: tuple = ()
+    tcp: bool = False
 
     @property
     def port(self):
@@ -72,6 +73,22 @@ echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; vm=/sys/fs/cgroup/vm; mkdir -p
 trap 'echo max >$vm/cpu.max; cat /run/lab/vm1/pid >/sys/fs/cgroup/cgroup.procs; exit' TERM
 cat /run/lab/vm1/pid >$vm/cgroup.procs
 while :; do echo 5000 100000 >$vm/cpu.max; sleep 0.4; echo max 100000 >$vm/cpu.max; sleep 0.8; done'''
+# What goes to the guest is lost one time in ten.
+DROPS = 'trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root netem loss 10%; while :; do sleep 1; done'
+# The host forgets the guest's address now and then, and its question for it is late.
+ARP = ('trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root handle 1: prio; '
+       'tc qdisc add dev tap1 parent 1:3 handle 3: netem delay 150ms; '
+       'tc filter add dev tap1 parent 1: protocol arp prio 1 u32 match u32 0 0 flowid 1:3; '
+       'tc filter add dev tap1 parent 1: protocol ip prio 2 u32 match u32 0 0 flowid 1:1; '
+       'while :; do ip neigh flush dev tap1; sleep 0.9; done')
+# The host swaps out all memory of QEMU.
+SWAP_QEMU = '''test -e /swap || { fallocate -l 600M /swap; chmod 600 /swap; mkswap /swap; }
+swapon /swap; trap 'swapoff /swap; exit' TERM
+while :; do sleep 1.5; xweave lab load page-out --pid $(cat /run/lab/vm1/pid); done'''
+# The guest's network device is read by a thread, which has to wait for the CPU behind another program; the server does not.
+NAPI = (WAITS + '''read server </tmp/{name}.pid; chrt -f -p 3 $server; echo 1 >/sys/class/net/eth0/threaded
+trap 'echo 0 >/sys/class/net/eth0/threaded; exit' TERM
+while :; do timeout 0.15 chrt -f 1 sh -c 'while :; do :; done'; waits 0.5; done''')
 SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
 
 
@@ -107,6 +124,12 @@ KINDS = (
     Kind('stopped-qemu', domain='host', script=STOPS_QEMU, named=(named('stopped'),)),
     Kind('vm-quota', domain='host', script=QUOTA, named=(named('vcpu_throttled'),)),
     Kind('retransmit', serve=FORGETS, ask='--retry 150', named=(named('retransmit'),)),
+    # A segment that TCP had to send again.
+    Kind('drops', ask='--requests 60 --size 400', domain='host', script=DROPS, named=(named('retransmit'),), tcp=True),
+    # No recorded event tells of it: nothing may be named.
+    Kind('late-arp', domain='host', script=ARP),
+    Kind('napi-thread', domain='vm1', script=NAPI),
+    Kind('swap-qemu', domain='host', script=SWAP_QEMU, named=(named('swap_in'),)),
     Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=NEIGHBOUR,
          named=(named('vcpu_preempted', by='sh'), named('futex'))),
     Kind('bursts-and-retransmit', serve='--ignore-every 16', ask='--requests 100 --burst 5 --retry 200',

@@ -5,6 +5,7 @@ Each round is one recording, in which all kinds (or the named ones) follow each 
 OUT/ROUND/KIND.vary, and the first round's trace."""
 import concurrent.futures
 import contextlib
+import dataclasses
 import pathlib
 import random
 import shutil
@@ -45,9 +46,10 @@ def options(given, usual):
     return ' '.join(f'{name} {value}'.strip() for name, value in pairs.items())
 
 
-def ask(port, of, by=''):
+def ask(kind):
     """What came of requests; not all may be answered in time."""
-    return run('host', f'{by} xweave lab load udp-ask --to 10.77.0.1:{port} {of} || test $? = 1')
+    how = f'tcp-get {kind.ask}' if kind.tcp else f'udp-ask {options(kind.ask, ASK)}'
+    return run('host', f'{kind.by} xweave lab load {how} --to 10.77.0.1:{kind.port} || test $? = 1')
 
 
 @contextlib.contextmanager
@@ -77,7 +79,7 @@ def recording(folder):
     with (folder / 'record.log').open('w') as log, (folder / 'record.json').open('w') as told:
         recorder = subprocess.Popen(
             # The one emulated CPU is the recorders' only where nobody else wants it: else they are what requests wait for most.
-            inside('host', f"exec xweave record virtio-net --background --where 'udp portrange {ports}' --events sched,block,net,vm "
+            inside('host', f"exec xweave record virtio-net --background --where 'portrange {ports}' --events sched,block,net,vm "
                    "--key line:Call-ID --domain vm1=vsock:3 -o /tmp/trace --json -- sh -c 'echo woven >&2; exec cat'"),
             stdin=subprocess.PIPE, stdout=told, stderr=log)
         while 'woven' not in (folder / 'record.log').read_text():
@@ -114,12 +116,13 @@ def main():
         vhost-*) echo ${of##*/} ;; esac; done 2>/dev/null >/tmp/vhost
         cat /sys/kernel/debug/kvm/$(cat /run/lab/vm1/pid)-*/vcpu*/pid | grep -vx 0 >/tmp/vcpus""")
     for kind in (START, *CHOSEN):
-        serve = f'xweave lab load udp-serve --port {kind.port} {options(kind.serve, SERVE)}'
+        how = f'tcp-serve {kind.serve}' if kind.tcp else f'udp-serve {options(kind.serve, SERVE)}'
+        serve = f'xweave lab load {how} --port {kind.port}'
         run('vm1', f'if test -e /tmp/{kind.name}.pid; then kill -9 $(cat /tmp/{kind.name}.pid); fi; '
             f'sh -c "echo \\$\\$ >/tmp/{kind.name}.pid; {kind.before} exec {serve}" >/tmp/{kind.name}.log 2>&1 &')
         until('vm1', f'grep -q ready /tmp/{kind.name}.log')
     # The first request of all has to ask for an address.
-    ask(START.port, '--requests 10 --rate 20')
+    ask(dataclasses.replace(START, ask='--requests 10 --rate 20'))
     with concurrent.futures.ThreadPoolExecutor(1) as judges:
         judged = []
         for number in range(int(ROUNDS)):
@@ -127,10 +130,10 @@ def main():
             folder.mkdir(parents=True, exist_ok=True)
             order = random.Random(number).sample(CHOSEN, len(CHOSEN))
             with recording(folder):
-                ask(START.port, options(START.ask, ASK))
+                ask(START)
                 for kind in order:
                     with meanwhile(kind):
-                        asked = ask(kind.port, options(kind.ask, ASK), kind.by)
+                        asked = ask(kind)
                     (folder / f'{kind.name}.asked').write_text(asked)
             judged.append(judges.submit(vary, folder, number == 0))
         for one in judged:

@@ -223,7 +223,8 @@ impl Kernel {
         out: &mut impl Sink,
     ) -> Result<(), Error> {
         // All of them begin with `common_type`, two more short fields, and `common_pid`.
-        let (Some(tid), Some(id)) = (read_le(record, 4), read_le::<u16>(record, 0)) else { return Ok(()) };
+        let Some(head) = record.first_chunk::<8>() else { return Ok(()) };
+        let (Some(tid), Some(id)) = (read_le(head, 4), read_le::<u16>(head, 0)) else { return Ok(()) };
         let place = usize::from(self.by_id[usize::from(id)]);
         let Some(point) = self.tracepoints.get(place) else {
             *self.strange.entry(id).or_default() += 1;

@@ -255,6 +255,7 @@ impl Meaning {
 
 /// What a processor was doing, as an event's `code`: `trace_flag_type` of include/linux/trace_events.h. 0 if records do
 /// not have it.
+#[inline]
 pub(crate) fn context(flags: Option<Number>, record: &[u8]) -> i32 {
     const HARDIRQ: u32 = 0x08;
     const SOFTIRQ: u32 = 0x10;
@@ -310,6 +311,7 @@ impl Range {
     }
 
     /// How much: a sector has 512 bytes.
+    #[inline]
     pub(crate) fn size(&self, record: &[u8]) -> u64 {
         let sectors = u64::from(self.sectors.low(record)) * 512;
         if sectors == 0 { self.bytes.map_or(0, |bytes| bytes.of(record)) } else { sectors }

@@ -81,6 +81,8 @@ impl<'a> Tape<'a> {
 }
 
 /// The kind and the length of the record that these bytes begin with.
+#[inline]
 pub(crate) fn header(bytes: &[u8]) -> Option<(u32, usize)> {
-    Some((read_le(bytes, 0)?, usize::from(read_le::<u16>(bytes, 6)?)))
+    let head = bytes.first_chunk::<8>()?;
+    Some((read_le(head, 0)?, usize::from(read_le::<u16>(head, 6)?)))
 }
