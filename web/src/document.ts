@@ -721,6 +721,8 @@ export interface LossOfDomain {
   untimed: number;
   /** CPUs that lost some at known times. */
   cpus: LossOfCpu[];
+  /** When its recording ended, in nanoseconds, if that was before the others': nothing is known of the time from then on. */
+  ended_ns?: Id;
 }
 
 /** A domain with events. */
