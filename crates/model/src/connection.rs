@@ -327,8 +327,22 @@ impl Connections {
 
     /// When either end last sent something again between two times, and how often they did.
     pub fn repeated(&self, end: EndId, from: i64, to: i64) -> Option<(i64, usize)> {
-        let ends = [Some(end), self.peer(end)].into_iter().flatten().filter_map(|end| self.ends.get(&end));
-        ends.fold(None, |found, end| {
+        self.last_repeat([Some(end), self.peer(end)].into_iter().flatten(), from, to)
+    }
+
+    /// The same of the end in a domain that calls its connection so.
+    pub(crate) fn repeated_by(
+        &self,
+        connection: Connection,
+        domain: u8,
+        from: i64,
+        to: i64,
+    ) -> Option<(i64, usize)> {
+        self.last_repeat(self.candidates(connection).filter(|end| end.domain == domain), from, to)
+    }
+
+    fn last_repeat(&self, ends: impl Iterator<Item = EndId>, from: i64, to: i64) -> Option<(i64, usize)> {
+        ends.filter_map(|end| self.ends.get(&end)).fold(None, |found, end| {
             let before = end.repeats.partition_point(|time| *time < from);
             let until = end.repeats.partition_point(|time| *time <= to);
             let Some(count) = until.checked_sub(before).filter(|count| *count > 0) else { return found };

@@ -8,13 +8,13 @@ use std::{
 use xweave_flow::{
     Depths, Exchange, Flow, Flows, Join, Key, Leg, Wanted, Way, Ways,
     exchange::{self, Connection},
-    legs::WayPoint,
+    legs::{ExchangeSide, WayPoint},
 };
 use xweave_replay::{CpuId, ThreadId};
 use xweave_trace::{Trace, event};
 
 use crate::{
-    breakdown::{Object, Piece, TimeState, breakdown_at},
+    breakdown::{Cause, Object, Piece, TimeState, breakdown_at},
     bytes::Bytes,
     clock_errors::{ClockErrors, unknown},
     machine::Machine,
@@ -97,16 +97,25 @@ impl Path {
     pub fn break_down(self, machine: &Machine, clocks: &ClockErrors) -> Transaction {
         let (mut pieces, mut at) = (Vec::new(), self.way.start_ns);
         let mut before = self.way.legs.first().map_or(0, |leg| leg.domain);
+        let sent_again = |leg: &Leg, from, to, times: Option<usize>| {
+            let other = self.way.legs.iter().map(|leg| leg.domain).find(|other| *other != leg.domain);
+            let object =
+                Object::Link { from: leg.domain, to: other.unwrap_or(leg.domain), service: self.service };
+            let cause = times.map(Cause::Repeated);
+            Piece { from, to, object, spent: TimeState::Retransmit, cause, depth: 0 }
+        };
         for leg in &self.way.legs {
             let cpu = CpuId { domain: leg.domain, cpu: leg.cpu };
             if matches!(leg.place.point, WayPoint::SentAgain | WayPoint::AnsweredAgain) {
                 // Whatever its client did meanwhile.
-                let to = self.way.legs.iter().map(|leg| leg.domain).find(|to| *to != leg.domain);
-                let object =
-                    Object::Link { from: leg.domain, to: to.unwrap_or(leg.domain), service: self.service };
-                let spent = TimeState::Retransmit;
-                pieces.push(Piece { from: at, to: leg.until_ns, object, spent, cause: None, depth: 0 });
+                pieces.push(sent_again(leg, at, leg.until_ns, None));
             } else {
+                // TCP keeps what it sends, as the same flow, until it is acknowledged.
+                let again = self.repeated(machine, leg, at);
+                if let Some((last, times)) = again.filter(|(last, _)| *last > at) {
+                    pieces.push(sent_again(leg, at, last, Some(times)));
+                    at = last;
+                }
                 let of_leg = breakdown_at(machine, cpu, leg.tid, at, leg.until_ns);
                 let held = self.connection.map_or_else(Vec::new, |connection| {
                     machine.qdiscs.held(&connection, Some(leg.domain), at, leg.until_ns)
@@ -124,6 +133,19 @@ impl Path {
             |(Leg { place, until_ns, .. }, others)| Passed { stretch: Stretch::Way(place), until_ns, others };
         let segments = self.way.legs.into_iter().zip(others).map(passed).collect();
         Transaction { bytes: self.bytes, segments, ..Transaction::new(self.name, thread, pieces) }
+    }
+}
+
+impl Path {
+    /// When the sender of a flow last sent it again while it was in one place since a time, and how often it did.
+    fn repeated(&self, machine: &Machine, leg: &Leg, since: i64) -> Option<(i64, usize)> {
+        let [client, server] = self.connection?;
+        let sender = match &leg.place.point {
+            WayPoint::Flow { side: Some(ExchangeSide::Answer), .. } => server,
+            WayPoint::Flow { .. } => client,
+            _ => return None,
+        };
+        machine.connections.repeated_by(sender, leg.domain, since, leg.until_ns)
     }
 }
 
