@@ -81,12 +81,6 @@ ARP = ('trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root
        'tc filter add dev tap1 parent 1: protocol arp prio 1 u32 match u32 0 0 flowid 1:3; '
        'tc filter add dev tap1 parent 1: protocol ip prio 2 u32 match u32 0 0 flowid 1:1; '
        'while :; do ip neigh flush dev br0; sleep 0.9; done')
-# The host swaps out all memory of QEMU, when nobody else wants the CPU, to a disk that takes 4 ms for each access.
-SWAP_QEMU = '''disk=/sys/kernel/config/nullb/swap; if ! test -e $disk; then modprobe null_blk nr_devices=0
-mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config; mkdir $disk; echo 600 >$disk/size
-echo 1 >$disk/memory_backed; echo 2 >$disk/irqmode; echo 4000000 >$disk/completion_nsec; echo 1 >$disk/power; mkswap /dev/nullb0; fi
-swapon /dev/nullb0; trap 'swapoff /dev/nullb0; exit' TERM
-while :; do sleep 1.5; chrt -i 0 xweave lab load page-out --pid $(cat /run/lab/vm1/pid); done'''
 SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
 
 
@@ -124,9 +118,8 @@ KINDS = (
     Kind('retransmit', serve=FORGETS, ask='--retry 150', named=(named('retransmit'),)),
     # A segment that TCP had to send again.
     Kind('drops', ask='--requests 60 --size 400', domain='host', script=DROPS, named=(named('retransmit'),), tcp=True),
-    # No recorded event tells of it: nothing may be named.
-    Kind('late-arp', domain='host', script=ARP),
-    Kind('swap-qemu', domain='host', script=SWAP_QEMU, named=(named('swap_in'),)),
+    # No recorded event tells of it: where it was may be told, and nothing else.
+    Kind('late-arp', domain='host', script=ARP, named=(named('waiting', 'network', 'unknown'),)),
     Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=NEIGHBOUR,
          named=(named('vcpu_preempted', by='sh'), named('futex'))),
     Kind('bursts-and-retransmit', serve='--ignore-every 16', ask='--requests 100 --burst 5 --retry 200',

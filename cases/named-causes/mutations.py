@@ -11,7 +11,7 @@ from kinds import KINDS  # noqa: E402
 
 def other(document):
     """Something else is named first."""
-    document['causes'].insert(0, {**document['causes'][0], 'kind': 'unknown', 'named': True, 'offenders': []})
+    document['causes'].insert(0, {**document['causes'][0], 'kind': 'something_else', 'named': True, 'offenders': []})
 
 
 def unnamed(document):

@@ -4,7 +4,6 @@
 //! sender (16 bits, little endian); the rest is the pattern 0, 1, 2, … 255, 0, …
 
 mod datagram;
-mod page_out;
 mod protocol;
 mod queue;
 
@@ -20,7 +19,6 @@ use vsock::{VMADDR_CID_ANY, VsockAddr, VsockStream};
 use xweave_bytes::read_le;
 
 pub use datagram::{Asked, UdpAsk, UdpServe, udp_ask, udp_serve};
-pub use page_out::{PagedOut, page_out};
 pub use protocol::Protocol;
 pub use queue::{QueueServe, queue_serve};
 

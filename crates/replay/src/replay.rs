@@ -33,7 +33,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Nothing was seen yet. Of the events to come, these were lost: [`Losses`](crate::Losses) collects them, since a CPU
+    /// Nothing was seen yet. Of the events to come, these were lost: [`Losses`] collects them, since a CPU
     /// that has lost events tells of it with the next one only.
     pub fn new(mut losses: Vec<Loss>) -> Self {
         losses.sort_unstable_by_key(|loss| loss.from);
@@ -96,8 +96,11 @@ impl Replay {
     #[inline]
     pub fn advance(&mut self, time: i64, transitions: &mut Vec<Transition>) {
         while self.loses_until(time) {
-            match self.losses.pop_front_if(|loss| loss.from <= time) {
-                Some(loss) => self.lose(loss, transitions),
+            match self.losses.front().copied().filter(|loss| loss.from <= time) {
+                Some(loss) => {
+                    self.losses.pop_front();
+                    self.lose(loss, transitions);
+                }
                 None => self.end_first(transitions),
             }
         }

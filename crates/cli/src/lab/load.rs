@@ -183,12 +183,6 @@ pub(crate) enum Load {
         #[arg(long, default_value_t = 1000)]
         size: u32,
     },
-    /// Swap out a process's memory; prints the number of bytes as JSON.
-    PageOut {
-        /// The process.
-        #[arg(long)]
-        pid: i32,
-    },
     /// Connect by vsock and send nothing; prints the result as JSON.
     VsockConnect {
         /// Context ID to connect to.
@@ -217,7 +211,6 @@ impl Load {
             Self::TcpServe { .. } => "tcp-serve",
             Self::QueueServe { .. } => "queue-serve",
             Self::TcpGet { .. } => "tcp-get",
-            Self::PageOut { .. } => "page-out",
             Self::VsockConnect { .. } => "vsock-connect",
         }
     }
@@ -285,7 +278,6 @@ pub(crate) fn make_load(load: Load) -> Result<ExitCode, Failure> {
             let answered = load::tcp_get(&options)?;
             print_result(&answered, answered.requests == requests)
         }
-        Load::PageOut { pid } => print_result(&load::page_out(pid)?, true),
         Load::VsockConnect { cid, port, from_port, timeout } => {
             print_result(&load::vsock_connect(cid, port, from_port, Duration::from_secs(timeout))?, true)
         }

@@ -171,9 +171,12 @@ fn who_had_the_processor_is_called_as_users_know_it() {
     assert_eq!(own, ["vCPU 0 of vm1"]);
 }
 
+/// Kinds of objects with what they did, and for how long.
+type Parts = Vec<(String, i64)>;
+
 /// A guest's thread runs throughout. Its vCPU comes out of the guest amid that and is made to leave its CPU, of which the host's last
 /// event tells; how the host's part of the recording ended is told in the manifest. The guest's last event is that much later.
-fn after_the_host(exit: Option<Exit>, later: i64) -> (Vec<(String, i64)>, Vec<(String, Option<TimeSpan>)>) {
+fn after_the_host(exit: Option<Exit>, later: i64) -> (Parts, Vec<(String, Option<TimeSpan>)>) {
     let dir = tempfile::tempdir().unwrap();
     let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
     let vm = Some(DomainVm { host: "host".into(), pid: 50, cid: None });
@@ -208,7 +211,7 @@ fn after_the_host(exit: Option<Exit>, later: i64) -> (Vec<(String, i64)>, Vec<(S
 #[test]
 fn nothing_is_known_of_a_vcpu_once_its_host_is_recorded_no_more() {
     let parts =
-        |parts: &[(&str, i64)]| parts.iter().map(|(part, ns)| (part.to_string(), *ns)).collect::<Vec<_>>();
+        |parts: &[(&str, i64)]| parts.iter().map(|(part, ns)| (part.to_string(), *ns)).collect::<Parts>();
     let preempted = parts(&[("thread running", 100), ("vcpu preempted", 500)]);
     assert_eq!(after_the_host(Some(Exit::Stopped), 500), (preempted.clone(), Vec::new()));
     let unknown =
