@@ -296,6 +296,7 @@ fn by_call<'e>(found: impl Iterator<Item = &'e Exchange>) -> Vec<Vec<&'e Exchang
 mod tests {
     use super::*;
     use crate::qdisc::QdiscId;
+    use xweave_flow::{FlowPlace, WayPlace, flow_place::Station};
 
     #[test]
     fn all_that_lies_within_the_time_of_a_frame_is_its_discipline_s_and_no_more() {
@@ -316,5 +317,40 @@ mod tests {
         let two = [(0, 2, cpu(0)), (2, 4, queue), (4, 6, cpu(0)), (6, 12, queue), (12, 14, cpu(1))];
         let rest = [(14, 20, queue), (20, 30, cpu(2))];
         assert_eq!(held(&[(14, 20), (6, 12), (2, 4)]), [&two[..], &rest].concat());
+    }
+
+    #[test]
+    fn what_tcp_sent_again_while_it_was_in_one_place_is_not_that_places_time() {
+        let [client, server] = [40_000, 80].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
+        let connection = event::Connection::between(client, server);
+        // The second is the server's: of the answer before.
+        let repeat = |time, connection: event::Connection| event::Event {
+            position: connection.0,
+            ..event::Event::new(event::Kind::Retransmit, 1, time, 0, 0)
+        };
+        let mut machine = Machine::default();
+        [repeat(300, connection), repeat(400, connection.peer())]
+            .iter()
+            .for_each(|event| machine.feed(event));
+        let leg = |side, until_ns| {
+            let place = FlowPlace::In { domain: "host".into(), station: Station::Stack };
+            let point = WayPoint::Flow { side, place };
+            Leg { place: WayPlace { made: None, point }.into(), until_ns, domain: 1, cpu: 0, tid: 7 }
+        };
+        for (side, again) in [(ExchangeSide::Request, (300, 200)), (ExchangeSide::Answer, (400, 100))] {
+            let way = Way { start_ns: 0, legs: vec![leg(Some(side), 100), leg(Some(side), 500)] };
+            let path = Path::new(1, String::new(), None, way).of(client, server);
+            let parts = path.break_down(&machine, &ClockErrors::default()).pieces;
+            let lost: Vec<_> = parts.iter().filter(|piece| piece.spent == TimeState::Retransmit).collect();
+            assert_eq!(
+                lost.iter().map(|piece| (piece.to, piece.cause)).collect::<Vec<_>>(),
+                [(again.0, Some(Cause::Repeated(1)))]
+            );
+            assert_eq!(
+                (lost[0].from, parts.iter().map(|piece| piece.to - piece.from).sum::<i64>()),
+                (100, 500)
+            );
+            assert_eq!(parts.last().map(|piece| piece.to - piece.from), Some(again.1));
+        }
     }
 }
