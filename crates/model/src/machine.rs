@@ -262,7 +262,7 @@ impl Machine {
             Kind::PageFault => self.waits.fault(event, thread, WaitedFor::PageOf(event.name)),
             Kind::SwapIn => self.waits.fault(event, thread, WaitedFor::Swapped),
             Kind::VmEnter => {
-                let process = self.threads().get(thread).map_or(0, |thread| thread.process);
+                let process = self.threads().process(thread);
                 self.vcpus.enter(event, thread, process);
             }
             Kind::VmHalt => self.vcpus.halted(thread),
@@ -299,7 +299,7 @@ impl Machine {
 
     /// The futex at an address, as a thread calls it; none, if it is a lock of the kernel.
     fn futex_of(&self, thread: ThreadId, address: u64) -> Option<FutexId> {
-        let process = self.threads().get(thread).map_or(0, |thread| thread.process);
+        let process = self.threads().process(thread);
         (address >> 63 == 0).then_some(FutexId { domain: thread.domain, process, address })
     }
 

@@ -359,7 +359,7 @@ impl Objects {
             return (ObjectGroup::Vcpus { guest }, Member::Vcpu(vcpu.cpu));
         }
         let tid = id.tid;
-        let process = machine.threads().get(id).map_or(0, |thread| thread.process);
+        let process = machine.threads().process(id);
         let service = service(name);
         let guest = machine.vcpus.guest(id.domain, service.map_or(process, |(_, process)| process));
         let guest = guest.map(|guest| self.domain(guest));

@@ -134,9 +134,7 @@ impl Path {
         let segments = self.way.legs.into_iter().zip(others).map(passed).collect();
         Transaction { bytes: self.bytes, segments, ..Transaction::new(self.name, thread, pieces) }
     }
-}
 
-impl Path {
     /// When the sender of a flow last sent it again while it was in one place since a time, and how often it did.
     fn repeated(&self, machine: &Machine, leg: &Leg, since: i64) -> Option<(i64, usize)> {
         let [client, server] = self.connection?;

@@ -80,6 +80,13 @@ pub struct LossOfDomain {
     pub ended: Option<TimeSpan>,
 }
 
+impl LossOfDomain {
+    /// Reports whether events were lost while the domain was recorded.
+    pub fn has_lost(&self) -> bool {
+        self.events > 0 || !self.cpus.is_empty()
+    }
+}
+
 /// What all processors lost, as far as it is known when.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
@@ -151,7 +158,7 @@ impl Losses {
             let ended = self.ends.iter().find(|end| end.domain == domain.number).map(|end| end.unknown);
             LossOfDomain { domain: domain.name.clone(), events, untimed: events - timed, cpus, ended }
         });
-        domains.filter(|loss| loss.events > 0 || !loss.cpus.is_empty() || loss.ended.is_some()).collect()
+        domains.filter(|loss| loss.has_lost() || loss.ended.is_some()).collect()
     }
 }
 

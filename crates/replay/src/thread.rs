@@ -265,6 +265,12 @@ impl Threads {
         self.all.get(&id)
     }
 
+    /// Returns the process of a thread; 0 if it is not known.
+    #[inline]
+    pub fn process(&self, id: ThreadId) -> u64 {
+        self.get(id).map_or(0, |thread| thread.process)
+    }
+
     /// What a thread did between two times, as segments that leave no gap; `None` before its line begins. Where events
     /// were lost, only of one that ran elsewhere is it known.
     #[inline]

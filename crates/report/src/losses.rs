@@ -21,8 +21,7 @@ fn of_recording(outcome: &Outcome, start_ns: i64) -> Vec<String> {
         let what = "what was seen of incomplete ones is explained, from the first to the last step of each";
         remarks.push(format!("no flow is complete: {what} (xweave flows says what they lack)"));
     }
-    let some = outcome.lost.iter().filter(|loss| loss.events > 0 || !loss.cpus.is_empty());
-    remarks.extend(some.map(|loss| lost(loss, start_ns)));
+    remarks.extend(outcome.lost.iter().filter(|loss| loss.has_lost()).map(|loss| lost(loss, start_ns)));
     remarks.extend(outcome.lost.iter().filter_map(|loss| ended(loss, start_ns)));
     remarks.extend(uncertain(outcome));
     remarks.extend(unanswered(outcome));

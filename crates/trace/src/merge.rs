@@ -5,13 +5,12 @@ use std::{
     collections::{BTreeMap, BinaryHeap, VecDeque},
 };
 
-use xweave_text as text;
-
 use crate::{
     damage::{Damage, Damaged},
     event::{Event, Names},
-    events, given, manifest,
+    events, given,
     reader::Trace,
+    segments::domain_numbers,
     table::{Allowance, TableReader},
 };
 
@@ -56,16 +55,15 @@ impl Trace {
     /// those of one do not, or it cannot be read.
     pub fn last_events(&self) -> Option<BTreeMap<u8, i64>> {
         let (mut all, mut allowance) = (BTreeMap::new(), self.allowance());
+        let number = |name: &str| self.domain_number(name);
         for file in self.event_segments() {
             let mut table = self.table(1, file, (&["domain"], &[]), &mut allowance).ok()?;
             // A file has one domain's events only.
             let Some((rows, columns)) = table.next(1).ok()? else { continue };
             let (words, places) = columns.first()?.places(rows).ok()?;
             let name = words.get(usize::try_from(*places.first()?).ok()?)?.data();
-            // As the manifest's names are received.
-            let number = self.domain_number(&text::printable_bytes(name, manifest::NAME))?;
             let greatest = table.greatest("time_ns")?;
-            let last = all.entry(number).or_insert(greatest);
+            let last = all.entry(domain_numbers("events", number)(name).ok()?).or_insert(greatest);
             *last = greatest.max(*last);
         }
         Some(all)

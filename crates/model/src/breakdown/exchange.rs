@@ -176,7 +176,7 @@ impl BackwardWalk<'_> {
     /// nothing is known: if it is of another process, and has received nothing there.
     fn brings(&self, by: ThreadId, id: ThreadId, end: EndId) -> bool {
         let machine = self.machine;
-        let process = |id| machine.threads().get(id).map_or(0, |thread| thread.process);
+        let process = |id| machine.threads().process(id);
         match machine.connections.peer(end) {
             Some(peer) => peer.domain != id.domain && self.serves_guest(by, peer.domain),
             None => {

@@ -73,8 +73,8 @@ impl BackwardWalk<'_> {
 
     /// Whether two threads of a domain are known to be of one process.
     fn is_of_process(&self, one: ThreadId, other: ThreadId) -> bool {
-        let process = |id| self.machine.threads().get(id).map_or(0, |thread| thread.process);
-        process(one) != 0 && process(one) == process(other)
+        let process = self.machine.threads().process(one);
+        process != 0 && process == self.machine.threads().process(other)
     }
 
     pub(super) fn ready(&mut self, id: ThreadId, cpu: Option<u32>, since: Since, from: i64, to: i64) {

@@ -168,7 +168,7 @@ impl<'m> BackwardWalk<'m> {
 
     /// Whether a thread serves a guest's devices.
     pub(super) fn serves_guest(&self, by: ThreadId, guest: u8) -> bool {
-        let process = self.machine.threads().get(by).map_or(0, |thread| thread.process);
+        let process = self.machine.threads().process(by);
         self.machine.vcpus.serves(by, process, guest)
     }
 
