@@ -114,6 +114,7 @@ check:
 	$(CARGO) check --quiet --release --workspace --all-targets
 	scripts/circles
 	scripts/suites
+	scripts/lab-groups
 	scripts/figures
 	scripts/claims
 	scripts/page --check
@@ -124,6 +125,7 @@ lint: setup
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	scripts/circles
 	scripts/suites
+	scripts/lab-groups
 	scripts/figures
 	scripts/claims
 	scripts/page --check

@@ -22,8 +22,9 @@ QUESTIONS = {
     'whose vCPU took whose time?': Question('--events sched,vm', '--machines', r'vCPUs of vm1 +[\d.]+ \w+, taken by'),
 }
 COMMANDS = '{xweave} record {record} {guests} -o /tmp/answer --force --duration {seconds}s', '{xweave} {look} /tmp/answer {how}'
-WHY = 'what was compiled and read is kept, so that the second time nobody waits for it'
-BOUNDS = {(f'{question} warm', 'cold'): Bound(0.8, WHY) for question in QUESTIONS}
+WHY = ('the library is compiled when xweave is built, so that the first time takes no longer than the second; once in an '
+       'emulated host may take a third longer than another time')
+BOUNDS = {(f'{question} cold', 'warm'): Bound(1.4, WHY) for question in QUESTIONS}
 # What the guests do: vm1 sends datagrams to vm2, and writes to its disk.
 LOADS = (('vm2', 'exec xweave lab load udp-recv --port 9000 --count 10000000'),
          ('vm1', 'exec xweave lab load udp-send --to 10.77.0.2:9000 --count 10000000 --rate 50'),
@@ -67,7 +68,7 @@ def main():
     report = Report('first-answer', BOUNDS)
     for what in QUESTIONS:
         cold, warm = (answered[OURS, what, cold] for cold in (True, False))
-        report.row(f'{what} warm', 's', warm, 'cold', cold)
+        report.row(f'{what} cold', 's', cold, 'warm', warm)
         for state, ours, others in (('cold', cold, (OTHER, what, True)), ('warm', warm, (OTHER, what, False))):
             if others in answered:
                 report.row(f'{what} {state}', 's', ours, OTHER, answered[others])

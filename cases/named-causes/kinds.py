@@ -81,6 +81,9 @@ ARP = ('trap "tc qdisc del dev tap1 root; exit" TERM; tc qdisc add dev tap1 root
        'tc filter add dev tap1 parent 1: protocol arp prio 1 u32 match u32 0 0 flowid 1:3; '
        'tc filter add dev tap1 parent 1: protocol ip prio 2 u32 match u32 0 0 flowid 1:1; '
        'while :; do ip neigh flush dev br0; sleep 0.9; done')
+# The guest's thread that takes frames (threaded NAPI) is kept from its CPU now and then; the server comes first.
+NAPI = """echo 1 >/sys/class/net/eth0/threaded; trap 'kill $!; echo 0 >/sys/class/net/eth0/threaded; exit' TERM
+xweave lab load spin --busy 150 --pause 600 --fifo 1 & wait"""
 SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
 
 
@@ -117,9 +120,11 @@ KINDS = (
     Kind('vm-quota', domain='host', script=QUOTA, named=(named('vcpu_throttled'),)),
     Kind('retransmit', serve=FORGETS, ask='--retry 150', named=(named('retransmit'),)),
     # A segment that TCP had to send again.
-    Kind('drops', ask='--requests 60 --size 400', domain='host', script=DROPS, named=(named('retransmit'),), tcp=True),
-    # No recorded event tells of it: where it was may be told, and nothing else.
-    Kind('late-arp', domain='host', script=ARP, named=(named('waiting', 'network', 'unknown'),)),
+    Kind('drops', ask='--requests 90 --size 400', domain='host', script=DROPS, named=(named('retransmit'),), tcp=True),
+    Kind('late-arp', domain='host', script=ARP, named=(named('neigh', by='next hop at br0'),)),
+    # The second half of such a request waits until the first one is acknowledged.
+    Kind('nagle', ask='--requests 90 --size 400 --split-every 9', named=(named('send_queue', by='Nagle'),), tcp=True),
+    Kind('napi', serve='--fifo 2', domain='vm1', script=NAPI, named=(named('run_queue', by='spin'),)),
     Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=NEIGHBOUR,
          named=(named('vcpu_preempted', by='sh'), named('futex'))),
     Kind('bursts-and-retransmit', serve='--ignore-every 16', ask='--requests 100 --burst 5 --retry 200',

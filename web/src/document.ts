@@ -12,6 +12,30 @@ export interface Bin {
   count: number;
 }
 
+/** Time that a virtual machine or a program waited for CPUs that one had. */
+export interface BlamePair {
+  /** Domain. */
+  domain: string;
+  /** What waited, in words: a virtual machine with all its threads, or a program. */
+  victim: string;
+  /** What had the CPUs, in words. */
+  culprit: string;
+  /** Whether it is worth telling before all else. */
+  telling: boolean;
+  /** What the culprit is to the victim: `neighbour`, `recorder`, `own` (other threads of the same) or `unknown`. */
+  relation: string;
+  /** Time that the victim's threads were ready and the culprit's ran, in nanoseconds: a sum over threads. */
+  ns: number;
+  /** Time that the victim's threads were ready in all. */
+  waited_ns: number;
+  /** Time that the culprit's threads ran in all. */
+  ran_ns: number;
+  /** The virtual machine that had them; absent if it was none. */
+  culprit_guest?: string;
+  /** The virtual machine that waited; absent if it was a program. */
+  victim_guest?: string;
+}
+
 /** A CPU. */
 export interface BusyCpu {
   /** Logical CPU. */
@@ -968,6 +992,8 @@ export interface PageMachines {
   objects: Cut<MachineObject>;
   /** Times that threads were ready for a CPU that others had. */
   waited: Cut<Waited>;
+  /** Times that virtual machines and programs were kept waiting for CPUs, and by whom: what is telling first. */
+  blame: Cut<BlamePair>;
 }
 
 /** Transactions of similar sizes. */

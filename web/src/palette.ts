@@ -33,6 +33,8 @@ const STATES: Record<string, string> = {
   lock: 'lock',
   network: 'net',
   qdisc: 'net',
+  neigh: 'net',
+  send_queue: 'net',
   retransmit: 'net',
   exit: 'exit',
   halted: 'idle',

@@ -17,13 +17,25 @@ impl Groups {
     }
 }
 
-/// That aspects or events are named, for `xweave` that command.
+/// That aspects or events are named, for `xweave` that command; and that no aspect is a group of events.
 pub fn something_named(
     command: &str,
     aspects: &[PathBuf],
     expressions: &[String],
     events: Option<&Groups>,
 ) -> Result<(), Failure> {
+    // Other tools have -e for events, with their systems: sched:sched_switch.
+    let system = |text: &String| text.split(':').next().unwrap_or_default().to_owned();
+    if let Some(text) = expressions.iter().find(|text| Group::list(&system(text)).is_ok()) {
+        let tracepoint = match text.contains(':') {
+            true => format!(", and 'tracepoint({text}) {{ STORE_DATA1(1); }}' is an aspect of a tracepoint"),
+            false => String::new(),
+        };
+        return Err(Failure::Usage(format!(
+            "-e {text} is no aspect: events are recorded by their groups, --events {}{tracepoint}",
+            system(text)
+        )));
+    }
     if !aspects.is_empty() || !expressions.is_empty() || events.is_some() {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use crate::{
     arguments::{Groups, something_named},
     confinement::Only,
     failure::Failure,
-    shown,
+    shown, told,
 };
 
 /// Check aspects: where they would attach, and what is wrong with them; attaches nothing
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                 named: &domains,
                 kernels: &kernels,
                 caches: &caches,
-                indexing: &|what| eprintln!("indexing {what} …"),
+                indexing: &|what| told::write_line(format_args!("indexing {what} …")),
             };
             let found = check.find((!args.no_compile).then_some(&library))?;
             if let Some(file) = args.compile.as_deref().filter(|_| found.1.is_empty()) {
@@ -104,7 +104,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         shown::print(|out| document::write(out, &document::check::build(&found, &events, &errors)))?;
     } else {
         for diagnostic in found.warnings.iter().chain(&errors) {
-            eprintln!("{}\n", shown::diagnostic(diagnostic));
+            told::write_line(format_args!("{}\n", shown::diagnostic(diagnostic)));
         }
         let closing = if errors.is_empty() { check::closing(&found, &events) } else { String::new() };
         let (table, events) = (check::table(&found), check::table_of_events(&events));

@@ -1,10 +1,6 @@
 //! `xweave compare`: two runs, object by object; `contrast` compares transactions.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{io::Write, path::Path, process::ExitCode};
 
 use xweave_model::{Comparison, Spec, Usage};
 use xweave_report::{
@@ -13,7 +9,7 @@ use xweave_report::{
     document,
 };
 
-use crate::{confinement::Only, contrast, failure::Failure, shown, told, trust::Owner};
+use crate::{confinement::Only, contrast, failure::Failure, names::TraceDir, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
@@ -40,10 +36,10 @@ Examples:
 pub struct Args {
     /// The trace directory of the first run
     #[arg(value_name = "DIR_A")]
-    first: PathBuf,
+    first: TraceDir,
     /// The trace directory of the second run
     #[arg(value_name = "DIR_B")]
-    second: Option<PathBuf>,
+    second: Option<TraceDir>,
     #[command(flatten)]
     owner: Owner,
     /// Compare transactions of a kind, as `xweave explain` takes it: slow with typical ones, or those of two runs
@@ -63,7 +59,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let dirs: Vec<&Path> = std::iter::once(&args.first).chain(&args.second).map(PathBuf::as_path).collect();
+    let dirs: Vec<&Path> = std::iter::once(&*args.first).chain(args.second.as_deref()).collect();
     Only::reading(dirs.iter().copied()).apply()?;
     match (&args.transaction, &args.second) {
         (Some(spec), _) => transactions(args, spec, &dirs),
@@ -81,7 +77,7 @@ fn transactions(args: &Args, spec: &Spec, dirs: &[&Path]) -> Result<ExitCode, Fa
     for dir in dirs {
         let trace = args.owner.open_telling(dir)?;
         if !trace.has_events() {
-            return Err(Failure::no_events(dir));
+            return Err(Failure::no_events(&trace));
         }
         traces.push(trace);
     }
@@ -135,7 +131,7 @@ fn read<'a>(owner: &Owner, dir: &'a Path) -> Result<Run<'a>, Failure> {
     let trace = owner.open_telling(dir)?;
     let usage = Usage::of(&trace);
     if usage.events == 0 && usage.damaged.is_empty() {
-        return Err(Failure::no_events(dir));
+        return Err(Failure::no_events(&trace));
     }
     let manifest = trace.manifest();
     let domains = manifest.domains.iter().map(|domain| domain.name.clone()).collect();

@@ -1,10 +1,6 @@
 //! Commands that read files, which anybody may have made, give up everything but those files first.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::path::{Path, PathBuf};
 
 use xweave_guard::{
     broker::{self, Root},
@@ -12,7 +8,7 @@ use xweave_guard::{
     private::{Dir, parent},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, memory};
 
 /// What a command goes on with: to be applied when it knows which files these are, and before it opens any.
 ///
@@ -78,7 +74,7 @@ impl Only {
             self.of_same_user()
         };
         confinement.apply().map_err(|error| failed(&error))?;
-        MEMORY.store(Limits::memory_now(), Ordering::Relaxed);
+        memory::keep_freed(Limits::memory_now());
         Ok(())
     }
 
@@ -98,61 +94,4 @@ impl Only {
             }
         })
     }
-}
-
-/// What the process may take, in bytes; 0 while it is not confined.
-static MEMORY: AtomicU64 = AtomicU64::new(0);
-
-/// The system's allocator, which says what the matter is when a confined command has taken all that it may.
-pub struct Told;
-
-// SAFETY: it is the system's.
-unsafe impl GlobalAlloc for Told {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's.
-        told(unsafe { System.alloc(layout) })
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's.
-        told(unsafe { System.alloc_zeroed(layout) })
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
-        unsafe { System.dealloc(pointer, layout) };
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's.
-        told(unsafe { System.realloc(pointer, layout, size) })
-    }
-}
-
-/// Ends the process where there is no memory; without taking any for it.
-fn told(pointer: *mut u8) -> *mut u8 {
-    if pointer.is_null() {
-        let most = MEMORY.load(Ordering::Relaxed);
-        if most > 0 {
-            say("xweave: this takes more than ");
-            let (mut digits, mut left, mut at) = ([0u8; 20], most >> 20, 20);
-            while left > 0 {
-                at -= 1;
-                digits[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
-                left /= 10;
-            }
-            say(std::str::from_utf8(&digits[at..]).unwrap_or_default());
-            say(
-                " MiB of memory, which is the most that it may take (three quarters of what was available)\n",
-            );
-            // SAFETY: takes an integer.
-            unsafe { libc::_exit(1) };
-        }
-    }
-    pointer
-}
-
-fn say(text: &str) {
-    // SAFETY: the bytes are there. If nobody reads them, nothing else can be done.
-    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }

@@ -55,7 +55,7 @@ fn tables(
 ) -> std::io::Result<()> {
     let view = View::of_stdout(how.wide);
     for (trace, outcome) in traces.iter().zip(&contrast.outcomes) {
-        write!(out, "{}", losses::text(outcome, trace.manifest().start_ns, view))?;
+        write!(out, "{}", losses::text(outcome, trace.manifest(), how.all, view))?;
     }
     writeln!(out, "{}", contrast::headline(contrast, sides, &spec.to_string(), view))?;
     let limit = (!how.all).then_some(how.limit);

@@ -2,23 +2,26 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
     process::ExitCode,
 };
 
 use xweave_document::explain::Explain;
-use xweave_model::{Between, Census, Outcome, Slowest, Spec, Tally, Usage, explain, explanation::usual};
+use xweave_flow::Histogram;
+use xweave_model::{
+    Between, Census, DefaultSpec, Outcome, RecorderUse, Slowest, Spec, Tally, Usage, explain,
+};
 use xweave_report::{
     View, absent,
     document::{
         self, divided,
         explain::{self as explained, Stream},
     },
-    intervals, lives, losses, machines, mermaid, next, number, sizes, steps, transactions,
+    histogram, intervals, lives, losses, machines, mermaid, next, number, sizes, steps, transactions,
 };
 use xweave_trace::Trace;
+use xweave_vary::usual;
 
-use crate::{arguments, confinement::Only, failure::Failure, shown, told, trust::Owner};
+use crate::{arguments, confinement::Only, failure::Failure, names::TraceDir, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -36,6 +39,7 @@ const PROGRAMS: usize = 10;
 What a transaction is (SPEC):
   connect[:PORT]       from the client's connect() to the server's accept()
   request[:PORT]       from a request on a connection to the end of its response; over UDP, to the datagram sent back
+  request[:PORT]@DOM   the same as this domain sees it: at a server, from the request's arrival to the end of its response
   process[:NAME]       from the start of a process to its exit
   thread[:NAME]        from the start of a thread to its exit
   flow[:NAME]          from the start of a flow to its end; of network frames, those with data, if there are any
@@ -56,26 +60,31 @@ Examples:
   xweave explain trace --transaction process:dd --json
   xweave explain trace --id 17 --mermaid > sequence.mmd")]
 pub struct Args {
-    /// A trace directory, of `xweave record -o` or `xweave import -o`
+    /// A trace directory, of `xweave record` or `xweave import`; `latest`: the newest in the current directory
     #[arg(value_name = "DIR")]
-    trace: PathBuf,
+    trace: TraceDir,
     #[command(flatten)]
     owner: Owner,
-    /// Which transactions [default: what the trace has: flows or requests; if neither, see --machines]
+    /// Which transactions [default: requests to the service with the most, by their frames, or else by events; without
+    /// any, flows; if neither, see --machines]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
     /// What passes these places in turn, and how long from each to the next: A,B,C[,by=KEY]
     #[arg(long, value_name = "POINTS", conflicts_with = "transaction", value_parser = Between::of_points)]
     points: Option<Between>,
     /// Tell what the machines did in all: CPUs, who waited for whom, exits, disks, connections, locks
-    #[arg(long, conflicts_with_all = ["transaction", "points", "by", "all", "limit", "id", "mermaid"])]
+    #[arg(long, conflicts_with_all = ["transaction", "points", "by", "limit", "id", "mermaid"])]
     machines: bool,
     /// Also divide the transactions: by how much data they carried
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["id", "json"])]
     by: Option<By>,
-    /// Also list each object and state that their time was spent on; with --id, each step
+    /// Also list each object and state that their time was spent on; with --id, each step; with --machines, all virtual
+    /// machines, CPUs, disks and waits
     #[arg(long)]
     all: bool,
+    /// Also show how their times are distributed, as a histogram
+    #[arg(long, conflicts_with_all = ["id", "json", "machines"])]
+    hist: bool,
     /// How many of the slowest to show
     #[arg(long, value_name = "N", default_value_t = 5)]
     limit: usize,
@@ -103,23 +112,27 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let trace = args.owner.open_telling(&args.trace)?;
     let dir = args.trace.display();
     if !trace.has_events() {
-        return Err(Failure::no_events(&args.trace));
+        return Err(Failure::no_events(&trace));
     }
     let named = args.transaction.clone().or_else(|| args.points.clone().map(Spec::Between));
-    let asked = named.or_else(|| if args.machines { None } else { usual(&trace) });
+    let asked = named.map(DefaultSpec::from).or_else(|| match args.machines {
+        true => None,
+        false => usual(&trace, 1),
+    });
     // What the terminal shows of such a trace is in its document, too.
     let shows_machines = asked.is_none() && !args.machines && args.json && args.id.is_none();
     let machines = shows_machines.then(|| Usage::of(&trace));
-    let spec = match asked {
-        Some(spec) => spec,
+    let chosen = match asked {
+        Some(chosen) => chosen,
         // Documents and steps are of transactions.
-        None if !args.machines && (args.json || args.id.is_some()) => Spec::Process(None),
+        None if !args.machines && (args.json || args.id.is_some()) => Spec::Process(None).into(),
         None => return in_all(&trace, args),
     };
+    let spec = &chosen.spec;
     let printed = shown::print(|out| match (args.json, args.id) {
-        (true, wanted) => document(&trace, &spec, wanted, machines.as_ref(), out),
-        (false, Some(wanted)) => one(&trace, &spec, wanted, args, out),
-        (false, None) => tables(&trace, &spec, args, out),
+        (true, wanted) => document(&trace, &chosen, wanted, machines.as_ref(), out),
+        (false, Some(wanted)) => one(&trace, spec, wanted, args, out),
+        (false, None) => tables(&trace, &chosen, args, out),
     })?;
     let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
     let whole = Failure::unless_whole(&outcome.damaged);
@@ -133,10 +146,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     match args.id {
-        _ if outcome.transactions == 0 && machines.is_none() => Err(none(&trace, &spec, &outcome)),
+        _ if outcome.transactions == 0 && machines.is_none() => Err(none(&trace, spec, &outcome)),
         Some(wanted) if !found => Err(Failure::Failed(format!(
             "{dir} has no transaction {wanted} of the kind {spec}: {} --json lists all",
-            next::explain_command(&trace, &spec)
+            next::explain_command(&trace, spec)
         ))),
         _ => whole,
     }
@@ -151,7 +164,8 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
         }
         let (view, dir) = (View::of_stdout(WIDE), next::argument_of(trace));
         let domains: Vec<_> = trace.manifest().domains.iter().map(|domain| &*domain.name).collect();
-        write!(out, "{}", machines::text(&usage, &domains, view))?;
+        write!(out, "{}", losses::text_of_recorder(&RecorderUse::of(trace, &usage), view))?;
+        write!(out, "{}", machines::text(&usage, &domains, args.all, view))?;
         write!(out, "\n{}", machines::transactions(&Census::of(trace), &dir, view))
     })?;
     if trace.manifest().lost > 0 {
@@ -172,8 +186,8 @@ struct Printed {
     found: bool,
 }
 
-fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::Result<Printed> {
-    let view = View::of_stdout(WIDE);
+fn tables(trace: &Trace, chosen: &DefaultSpec, args: &Args, out: &mut impl Write) -> io::Result<Printed> {
+    let (spec, view) = (&chosen.spec, View::of_stdout(WIDE));
     let limit = args.limit;
     let mut tally = Tally::of(spec, args.by == Some(By::Size));
     let mut slowest = Slowest::new(limit);
@@ -183,8 +197,13 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
     });
     let Tally { totals, intervals, programs, sizes } = tally;
     if outcome.transactions > 0 {
-        write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?;
+        write!(out, "{}", losses::text(&outcome, trace.manifest(), args.all, view))?;
         writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
+        if args.hist {
+            let mut times = Histogram::default();
+            totals.lengths().iter().for_each(|ns| times.add(i64::try_from(*ns).unwrap_or(i64::MAX)));
+            writeln!(out, "{}", histogram::times(&times, "Transactions", view))?;
+        }
         if let Some(intervals) = &intervals {
             writeln!(out, "{}", intervals::text(intervals, &totals, &outcome, view))?;
         }
@@ -197,6 +216,11 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
         }
         if args.all {
             writeln!(out, "{}", transactions::breakdown(&totals, view))?;
+        }
+        let by_default = args.transaction.is_none() && args.points.is_none();
+        let evidence = next::evidence(spec).filter(|_| by_default);
+        for line in evidence.into_iter().chain(next::other_services(chosen)) {
+            writeln!(out, "{line}\n")?;
         }
         let slowest = slowest.into_vec();
         if !slowest.is_empty() {
@@ -226,10 +250,8 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, args: &Args, out: &mut impl Writ
     if let Some(text) = &text {
         match diagram {
             // What reads a diagram reads nothing else.
-            true => losses::remarks(&outcome, trace.manifest().start_ns)
-                .iter()
-                .for_each(|remark| told::tell(remark)),
-            false => write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?,
+            true => losses::remarks(&outcome, trace.manifest()).iter().for_each(|remark| told::tell(remark)),
+            false => write!(out, "{}", losses::text(&outcome, trace.manifest(), args.all, view))?,
         }
         write!(out, "{text}")?;
     }
@@ -239,11 +261,12 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, args: &Args, out: &mut impl Writ
 /// Transactions are written as they are found: there may be more than memory holds.
 fn document(
     trace: &Trace,
-    spec: &Spec,
+    chosen: &DefaultSpec,
     wanted: Option<u64>,
     machines: Option<&Usage>,
     out: &mut impl Write,
 ) -> io::Result<Printed> {
+    let spec = &chosen.spec;
     let mut document = Stream::begin(out, spec)?;
     let mut tally = Tally::of(spec, true);
     let (mut found, mut written) = (wanted.is_none(), Ok(()));
@@ -261,6 +284,7 @@ fn document(
     let programs = programs.map(|programs| programs.all(&outcome.objects));
     let all = Explain {
         summary: explained::build_summary(&outcome, &totals),
+        other_services: document::parts::build_other_services(chosen),
         sizes: sizes.as_ref().map(divided::build_sizes).unwrap_or_default(),
         points: intervals.as_ref().map(|of| divided::build_points(of, &outcome)),
         intervals: intervals.as_ref().map(divided::build_intervals),

@@ -14,11 +14,17 @@ use xweave_export::{
     summary,
 };
 use xweave_flow::Join;
-use xweave_model::{Spec, explanation::usual};
+use xweave_model::{Spec, all_transactions};
 use xweave_report::{document, next, number::count};
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{
+    confinement::Only,
+    failure::Failure,
+    names::{self, TraceDir},
+    shown,
+    trust::Owner,
+};
 
 /// Write a trace for a viewer that you already have: Perfetto
 ///
@@ -34,9 +40,9 @@ Examples:
   xweave export trace --to perfetto --transaction request:80
   xweave export trace --to perfetto --json | jq .arrows")]
 pub struct Args {
-    /// A trace directory, of `xweave record -o` or `xweave import -o`
+    /// A trace directory, of `xweave record` or `xweave import`; `latest`: the newest in the current directory
     #[arg(value_name = "DIR")]
-    trace: PathBuf,
+    trace: TraceDir,
     #[command(flatten)]
     owner: Owner,
     /// For which viewer
@@ -63,7 +69,7 @@ enum Viewer {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Viewer::Perfetto = args.to;
-    let output = args.output.clone().unwrap_or_else(|| file::default_name(&args.trace));
+    let output = args.output.clone().unwrap_or_else(|| names::of_file(&args.trace, "pftrace"));
     Only::reading([&*args.trace]).writing(&output).apply()?;
     let trace = args.owner.open_telling(&args.trace)?;
     file::check(&output, args.owner.forced())?;
@@ -72,9 +78,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage(nothing(&trace)));
     }
     if args.transaction.is_some() && !with_events {
-        return Err(Failure::no_events(&args.trace));
+        return Err(Failure::no_events(&trace));
     }
-    let spec = args.transaction.clone().or_else(|| usual(&trace)).filter(|_| with_events);
+    let asked = args.transaction.clone();
+    let spec = asked.or_else(|| all_transactions(&trace)).filter(|_| with_events);
     let written = write(&trace, spec.as_ref(), &output)?;
     let counts = &written.counts;
     shown::print(|out| match args.json {

@@ -4,18 +4,17 @@ use std::{
     ffi::OsString,
     fmt::Display,
     io::{self, Write as _},
-    path::Path,
     process::ExitCode,
 };
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as Argument};
 use xweave_lab::Error as Lab;
 use xweave_record::Error as Record;
-use xweave_report::document;
+use xweave_report::{document, next};
 use xweave_text as text;
-use xweave_trace::ErrorKind;
+use xweave_trace::{ErrorKind, Trace};
 
-use crate::told;
+use crate::{habits, told};
 
 /// How an agent may be reached.
 const AGENT: &str = "in a guest, --vsock waits for the host; --stdio is for what is started by ssh";
@@ -49,12 +48,8 @@ impl Failure {
     }
 
     /// A trace that was to have events has none.
-    pub fn no_events(trace: &Path) -> Self {
-        Self::Usage(format!(
-            "{} has no events: record with --events sched,block,net, or bring in what another tool recorded with \
-             xweave import",
-            trace.display()
-        ))
+    pub fn no_events(trace: &Trace) -> Self {
+        Self::Usage(next::instead_of_events(trace))
     }
 
     /// What became of a command by which traces were read: tells what of them could not be, which is a failure.
@@ -87,7 +82,7 @@ impl Failure {
         let message = self.message();
         // A mistake in an aspect says so itself.
         let by = if message.starts_with("error: ") { "" } else { "xweave: " };
-        eprintln!("{}", told::fitted(&format!("{by}{message}")));
+        told::write_line(told::fitted(&format!("{by}{message}")));
         asked.answer(&message, status)
     }
 }
@@ -127,7 +122,13 @@ impl Asked {
 
 /// Arguments that say nothing that could be done, or ask for help.
 pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
-    if let Some(tip) = tip(&error) {
+    let command = std::env::args_os().nth(1).unwrap_or_default().to_string_lossy().into_owned();
+    let known = tip(&error).map(str::to_owned);
+    if let Some(tip) = known.or_else(|| habits::translate(&error, &command)) {
+        // What only looks alike is not meant.
+        for alike in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
+            error.remove(alike);
+        }
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     let text = error.render().to_string();
@@ -136,7 +137,7 @@ pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
         // In colour. Where nobody reads it, there is nothing else to do.
         let _ = error.print();
     } else {
-        eprint!("{fitted}");
+        let _ = write!(io::stderr().lock(), "{fitted}");
     }
     if !error.use_stderr() {
         return ExitCode::SUCCESS;

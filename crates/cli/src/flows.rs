@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
     process::ExitCode,
 };
 
@@ -11,6 +10,7 @@ use xweave_flow::{
     by_value::{self, Groups},
     exchange,
 };
+use xweave_model::Spec;
 use xweave_report::{
     View, absent, closing, document, exchanges,
     hops::{self, Steps},
@@ -18,7 +18,9 @@ use xweave_report::{
 };
 use xweave_trace::Trace;
 
-use crate::{arguments, confinement::Only, failure::Failure, joining, shown, told, trust::Owner};
+use crate::{
+    arguments, confinement::Only, failure::Failure, joining, names::TraceDir, shown, told, trust::Owner,
+};
 
 /// Kinds of flow that are listed, unless all are asked for.
 const KINDS: usize = 8;
@@ -45,9 +47,9 @@ Examples:
   xweave flows trace --name virtio_tx --limit 5
   xweave flows trace --json | jq .summary")]
 pub struct Args {
-    /// A trace directory, of `xweave record -o`
+    /// A trace directory, of `xweave record`; `latest`: the newest in the current directory
     #[arg(value_name = "DIR")]
-    trace: PathBuf,
+    trace: TraceDir,
     #[command(flatten)]
     owner: Owner,
     /// Print a JSON document
@@ -174,7 +176,9 @@ fn by_connection(trace: &Trace, flows: &Flows, args: &Args) -> Result<ExitCode, 
             writeln!(out, "{}", exchanges::parts(service, view))?;
         }
         write!(out, "{}", closing::line(flows.summary(), view))?;
-        write!(out, "{}", next::why(trace, "request").unwrap_or_default())
+        let first = services.first().map(|of| Spec::Exchange(Some(of.server.port()), None));
+        let why = first.and_then(|spec| next::why(trace, &spec.to_string()));
+        write!(out, "{}", why.unwrap_or_default())
     })
 }
 

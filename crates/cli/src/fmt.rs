@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
     process::ExitCode,
 };
@@ -11,7 +11,7 @@ use xweave_aspect::Source;
 use xweave_report::document::{self, fmt};
 use xweave_text as text;
 
-use crate::{failure::Failure, shown};
+use crate::{failure::Failure, shown, told};
 
 /// Format aspect files
 ///
@@ -81,17 +81,17 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         shown::print(|out| document::write(out, &fmt::build(documents, &warnings, &errors)))?;
     } else {
         for diagnostic in warnings.iter().chain(&errors) {
-            eprintln!("{}\n", shown::diagnostic(diagnostic));
+            told::write_line(format_args!("{}\n", shown::diagnostic(diagnostic)));
         }
-        for file in &files {
-            match (args.write || args.check, file.changed) {
+        shown::print(|out| {
+            files.iter().try_for_each(|file| match (args.write || args.check, file.changed) {
                 // What goes on to a file stays as it is.
-                (false, _) if io::stdout().is_terminal() => print!("{}", text::lines(&file.text)),
-                (false, _) => print!("{}", file.text),
-                (true, true) => println!("{}", file.path.display()),
-                (true, false) => {}
-            }
-        }
+                (false, _) if io::stdout().is_terminal() => write!(out, "{}", text::lines(&file.text)),
+                (false, _) => write!(out, "{}", file.text),
+                (true, true) => writeln!(out, "{}", file.path.display()),
+                (true, false) => Ok(()),
+            })
+        })?;
     }
     match (errors.len(), files.iter().filter(|file| file.changed).count()) {
         (0, n) if n > 0 && args.check => {

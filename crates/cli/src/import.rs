@@ -11,7 +11,7 @@ use xweave_import::{CPU_HZ, Error, ErrorKind, Options, Outcome};
 use xweave_interrupt as interrupt;
 use xweave_report::{document, import};
 
-use crate::{arguments, confinement::Only, failure::Failure, shown, told};
+use crate::{arguments, confinement::Only, failure::Failure, names, names::TraceDir, shown, told};
 
 /// Make a trace of what other tools have recorded
 ///
@@ -39,13 +39,13 @@ pub struct Args {
     /// trace.dat of trace-cmd, perf.data of perf, a file of xentrace, or a CTF directory of LTTng
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The trace directory to create
-    #[arg(short, long, value_name = "DIR", required_unless_present = "into")]
+    /// The trace directory to create [default: xweave-DATE-TIME, UTC]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// The trace that FILE, one of xentrace, becomes part of: one that `xweave record` made meanwhile, its first domain the dom0
     /// of that host
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "cpu_hz"])]
-    into: Option<PathBuf>,
+    into: Option<TraceDir>,
     /// How fast the TSC counts that a file of xentrace has times of, in Hz, or with K, M or G; by default, as its records
     /// tell. `xl info | grep cpu_mhz` on that host says it
     #[arg(long, value_name = "HZ", value_parser = hertz)]
@@ -72,14 +72,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             missing.display()
         )));
     }
-    let (dir, outcome) = match (&args.output, &args.into) {
-        (_, Some(dir)) => (dir, add(args, dir)?),
-        (Some(dir), None) => (dir, import_to(args, dir)?),
-        (None, None) => return Err(Failure::Usage("where to? -o DIR, or --into DIR".to_owned())),
+    let new = || args.output.clone().unwrap_or_else(names::new_trace);
+    let dir = args.into.as_deref().map_or_else(new, Path::to_owned);
+    let outcome = match args.into {
+        Some(_) => add(args, &dir)?,
+        None => import_to(args, &dir)?,
     };
     shown::print(|out| match args.json {
-        true => document::write(out, &document::import::build(dir, &outcome)),
-        false => write!(out, "{}", import::summary(dir, &outcome)),
+        true => document::write(out, &document::import::build(&dir, &outcome)),
+        false => write!(out, "{}", import::summary(&dir, &outcome)),
     })?;
     for warning in outcome.warnings.iter().chain(&outcome.damage) {
         told::tell(warning);

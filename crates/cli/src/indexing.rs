@@ -10,8 +10,14 @@ use std::{
 use indicatif::ProgressBar;
 use xweave_report::number::{count, counted};
 
+use crate::told;
+
 /// Time between two lines where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
+
+/// The share of the functions, and the seconds in all, from which on it is estimated how long the others take.
+const ESTIMATED: f64 = 0.05;
+const ESTIMATED_SECONDS: f64 = 5.0;
 
 /// Tells on standard error, as soon as it begins.
 pub struct Indexing {
@@ -41,7 +47,7 @@ impl Indexing {
             bar
         });
         if bar.is_none() {
-            eprintln!("indexing {} …", self.what);
+            told::write_line(format_args!("indexing {} …", self.what));
         }
         *self.lock() = Some(UnderWay { begun: Instant::now(), bar, next: EVERY });
     }
@@ -54,7 +60,7 @@ impl Indexing {
         let line = line(&self.what, (done, of), elapsed);
         match bar {
             Some(bar) => bar.set_message(line),
-            None if is_due(elapsed, next) => eprintln!("{line}"),
+            None if is_due(elapsed, next) => told::write_line(line),
             None => {}
         }
     }
@@ -73,7 +79,19 @@ impl Indexing {
 
 fn line(what: &str, (done, of): (u32, u32), elapsed: Duration) -> String {
     let functions = counted(of.into(), "function", "functions");
-    format!("indexing {what}: {} of {functions} ({:.0} s)", count(done.into()), elapsed.as_secs_f64())
+    let left = match remaining(done, of, elapsed) {
+        Some(left) => format!(", about {left:.0} s left"),
+        None => String::new(),
+    };
+    format!("indexing {what}: {} of {functions} ({:.0} s{left})", count(done.into()), elapsed.as_secs_f64())
+}
+
+/// How many seconds it takes still, if the other functions take as long as those that are done; none from the first ones,
+/// which say little, and of few seconds.
+fn remaining(done: u32, of: u32, elapsed: Duration) -> Option<f64> {
+    let (share, elapsed) = (f64::from(done) / f64::from(of.max(1)), elapsed.as_secs_f64());
+    let left = elapsed * (1.0 - share) / share;
+    (share >= ESTIMATED && elapsed + left >= ESTIMATED_SECONDS).then_some(left)
 }
 
 /// Whether a line is due; the next is, some time later.
@@ -96,7 +114,10 @@ mod tests {
         assert_eq!(due.collect::<Vec<_>>(), [10, 20, 30]);
         assert_eq!(
             line("the running kernel", (34_120, 60_210), Duration::from_millis(20_400)),
-            "indexing the running kernel: 34 120 of 60 210 functions (20 s)"
+            "indexing the running kernel: 34 120 of 60 210 functions (20 s, about 16 s left)"
         );
+        assert_eq!(remaining(100, 60_210, Duration::from_secs(1)), None);
+        assert_eq!(remaining(30_000, 60_000, Duration::from_secs(2)), None);
+        assert_eq!(remaining(60_000, 60_000, Duration::from_secs(20)), Some(0.0));
     }
 }

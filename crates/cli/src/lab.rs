@@ -17,6 +17,7 @@ use crate::arguments::duration;
 use crate::called;
 use crate::failure::Failure;
 use crate::shown;
+use crate::told;
 
 /// Emulated worlds: a stock KVM host with guests, or Xen, on any machine.
 #[derive(Debug, ClapArgs)]
@@ -256,7 +257,7 @@ fn act(action: Action) -> Result<ExitCode, Failure> {
         Action::Up(args) => {
             interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
             let world = up(args)?;
-            eprintln!("{} is up: {}", world.name(), world.domains().join(", "));
+            told::write_line(format_args!("{} is up: {}", world.name(), world.domains().join(", ")));
         }
         Action::Run { up: args, command } => {
             interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
@@ -274,7 +275,7 @@ fn act(action: Action) -> Result<ExitCode, Failure> {
                 guest_kernel: kernels.guest_kernel.as_deref(),
             };
             let images = Images::ensure(&Cache::open()?, choice, &show)?;
-            eprintln!("images for {} are in the cache", images.kernel.kernel.release());
+            told::write_line(format_args!("images for {} are in the cache", images.kernel.kernel.release()));
         }
         Action::List { json } => list(json)?,
         Action::Exec { name, domain, command } => {
@@ -302,7 +303,7 @@ fn act(action: Action) -> Result<ExitCode, Failure> {
             };
             for name in names {
                 xweave_lab::down(&name)?;
-                eprintln!("{name} is down");
+                told::write_line(format_args!("{name} is down"));
             }
         }
         Action::Serve { tcp, token_file, vsock } => {
@@ -368,7 +369,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     let worlds = xweave_lab::list()?;
     if worlds.is_empty() && !as_json {
         // Not on standard output, where each line is a world.
-        eprintln!("no worlds are up: xweave lab up kvm");
+        told::write_line("no worlds are up: xweave lab up kvm");
     }
     shown::print(|out| {
         if as_json {

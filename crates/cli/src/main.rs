@@ -19,11 +19,15 @@ mod export;
 mod failure;
 mod flows;
 mod fmt;
+mod habits;
 mod import;
 mod indexing;
 mod joining;
 mod lab;
+mod latency;
+mod memory;
 mod merge;
+mod names;
 mod progress;
 mod record;
 mod records;
@@ -41,7 +45,7 @@ use clap::{Parser, Subcommand};
 use failure::{Asked, Failure};
 
 #[global_allocator]
-static ALLOCATOR: confinement::Told = confinement::Told;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 /// Where did this request's time go, in the guest and in the host together?
 ///
@@ -55,6 +59,7 @@ Examples:
   xweave record virtio-net --domain vm1=vsock:3 --duration 10s -o trace
   xweave flows trace                             where a packet's time went
   xweave records trace                           what advice stored
+  xweave latency vfs_read                        how long calls of a function take
   xweave explain trace --transaction request:80  where requests' time went
   xweave compare before after                    what two runs did differently
   xweave vary --try halt_poll_ns=0,200000 …      what a setting changes
@@ -81,6 +86,7 @@ enum Command {
     Record(record::Args),
     Flows(flows::Args),
     Records(records::Args),
+    Latency(latency::Args),
     Explain(explain::Args),
     Compare(compare::Args),
     Vary(vary::Args),
@@ -113,6 +119,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Record(args) => record::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Records(args) => records::run(&args),
+        Command::Latency(args) => latency::run(args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Vary(args) => vary::run(args),

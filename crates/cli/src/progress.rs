@@ -49,7 +49,7 @@ impl Progress {
             (Some(bar), Some(Line::Stays(line))) => bar.println(told::fitted(&line)),
             (Some(_), Some(Line::OfPhase(_))) => {}
             (Some(bar), None) => bar.set_message(self.story.status(self.begun.elapsed())),
-            (None, Some(Line::Stays(line) | Line::OfPhase(line))) => eprintln!("{line}"),
+            (None, Some(Line::Stays(line) | Line::OfPhase(line))) => told::write_line(line),
             (None, None) => {}
         }
     }

@@ -10,6 +10,7 @@ use xweave_weave::{EventChoice, PayloadKey};
 use crate::{
     arguments::{Groups, buffer, command_line, duration, something_named},
     failure::Failure,
+    names,
     progress::Progress,
     shown, told,
 };
@@ -72,9 +73,9 @@ pub struct Args {
     /// Record all domains or none: a guest that does not answer, or cannot be traced, is an error, and is not left out
     #[arg(long)]
     require: bool,
-    /// The trace directory to create
+    /// The trace directory to create [default: xweave-DATE-TIME, UTC]
     #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    output: Option<PathBuf>,
     /// Replace an existing trace
     #[arg(long)]
     force: bool,
@@ -121,7 +122,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     };
     let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
     let symbols: Result<Vec<_>, _> = args.symbols.iter().map(|text| xweave_record::symbols(text)).collect();
-    let disk = args.max_size.unwrap_or_else(|| xweave_record::free_space(&args.output) / 2);
+    let output = args.output.unwrap_or_else(names::new_trace);
+    let disk = args.max_size.unwrap_or_else(|| xweave_record::free_space(&output) / 2);
     let options = Options {
         aspects: args.aspects,
         expressions: args.expression,
@@ -130,7 +132,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         required: Required::all_if(args.require),
         events: EventChoice::new(args.events.map_or(Vec::new(), |groups| groups.0), args.key),
         domains: domains.map_err(Failure::usage)?,
-        output: args.output,
+        output,
         replace: args.force,
         until,
         buffer: args.buffer,
@@ -164,7 +166,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 fn print(outcome: &Outcome) -> Result<(), Failure> {
     let trace = Trace::open(&outcome.trace).ok();
     for note in recording::notes(outcome, trace.as_ref()) {
-        eprintln!("{}", told::fitted(&format!("note: {note}")));
+        told::write_line(told::fitted(&format!("note: {note}")));
     }
     shown::print(|out| write!(out, "{}", recording::closing(outcome, trace.as_ref()))).map(|_| ())
 }

@@ -1,6 +1,6 @@
 //! `xweave records`: what advice stored.
 
-use std::{collections::BTreeSet, io::Write, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeSet, io::Write, process::ExitCode};
 
 use xweave_flow::{
     Stored,
@@ -10,7 +10,7 @@ use xweave_report::{View, document, next, records};
 use xweave_text as text;
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{confinement::Only, failure::Failure, names::TraceDir, shown, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -36,9 +36,9 @@ Examples:
   xweave records trace --of sent --limit 20  the first of them, one by one
   xweave records trace --json | jq '.sites[] | {function, values}'")]
 pub struct Args {
-    /// A trace directory, of `xweave record -o`
+    /// A trace directory, of `xweave record`; `latest`: the newest in the current directory
     #[arg(value_name = "DIR")]
-    trace: PathBuf,
+    trace: TraceDir,
     #[command(flatten)]
     owner: Owner,
     /// Only records of this advice or function

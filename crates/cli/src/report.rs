@@ -1,13 +1,20 @@
 //! `xweave report`: the page of a trace, or of what instructions cost.
 
 use std::{
-    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use crate::{confinement::Only, explain, failure::Failure, joining, told, trust::Owner};
+use crate::{
+    confinement::Only,
+    explain,
+    failure::Failure,
+    joining,
+    names::{self, TraceDir},
+    shown, told,
+    trust::Owner,
+};
 use xweave_guard::private;
 use xweave_model::{Between, Spec};
 use xweave_report::{
@@ -35,17 +42,17 @@ Examples:
   xweave cost --on native,kvm --this-host --json > cost.json
   xweave report cost.json -o cost.html")]
 pub struct Args {
-    /// A trace directory, of `xweave record -o`; or a file, of `xweave cost --json`
+    /// A trace directory, of `xweave record`; `latest`: the newest in the current directory; or a file, of `xweave cost --json`
     #[arg(value_name = "DIR")]
-    trace: PathBuf,
+    trace: TraceDir,
     #[command(flatten)]
     owner: Owner,
-    /// The page to write; an existing one is replaced
+    /// The page to write; an existing one is replaced [default: the trace's name, with .html]
     #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    output: Option<PathBuf>,
     /// Also compare with this trace: an earlier run of the same work, as the first of `xweave compare`
     #[arg(long, value_name = "DIR")]
-    against: Option<PathBuf>,
+    against: Option<TraceDir>,
     /// Explain these transactions first, as `xweave explain` takes them; may be given several times
     #[arg(long, value_name = "SPEC")]
     transaction: Vec<Spec>,
@@ -66,17 +73,18 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let read = std::iter::once(&*args.trace).chain(args.against.as_deref());
     // Where a folder lies is not seen any more afterwards.
-    let names = Names { trace: name(&args.trace), against: args.against.as_deref().map(name) };
-    Only::reading(read).writing(&args.output).apply()?;
-    let title = args.title.clone().unwrap_or_else(|| format!("xweave: {}", names.trace));
+    let called = Names { trace: name(&args.trace), against: args.against.as_deref().map(name) };
+    let output = args.output.clone().unwrap_or_else(|| names::of_file(&args.trace, "html"));
+    Only::reading(read).writing(&output).apply()?;
+    let title = args.title.clone().unwrap_or_else(|| format!("xweave: {}", called.trace));
     let page = if private::is_file(&args.trace) {
         of_cost(&args, &title)?
     } else {
-        of_trace(&args, &names, &title)?
+        of_trace(&args, &called, &title)?
     };
-    write(&args.output, &page)?;
-    println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
-    Ok(ExitCode::SUCCESS)
+    write(&output, &page)?;
+    let size = page.len().div_ceil(1000);
+    shown::only(|out| writeln!(out, "{}: {size} KB; open it with a browser", output.display()))
 }
 
 /// Names of the traces' folders.
@@ -96,7 +104,7 @@ fn of_trace(args: &Args, names: &Names, title: &str) -> Result<String, Failure> 
         )));
     }
     if !asked.is_empty() && !trace.has_events() {
-        return Err(Failure::no_events(&args.trace));
+        return Err(Failure::no_events(&trace));
     }
     let heading = Heading { title, whole_command: args.command_line };
     let mut contents = Contents::of(&trace, heading, &asked, &|| joining::join(&trace));
@@ -124,10 +132,10 @@ fn of_cost(args: &Args, title: &str) -> Result<String, Failure> {
     Ok(page::html(title, &document))
 }
 
-/// The directory's own name, also where it is called `.`.
+/// The directory's own name.
 fn name(trace: &Path) -> String {
-    let whole = fs::canonicalize(trace).unwrap_or_else(|_| trace.to_owned());
-    whole.file_name().map_or_else(|| whole.display().to_string(), |name| name.to_string_lossy().into_owned())
+    let own = names::of_directory(trace);
+    own.map_or_else(|| trace.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Whole or not at all: whoever has the old page open does not find half of a new one. Nobody else can read it, as
@@ -153,7 +161,10 @@ fn write(path: &Path, page: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt as _, symlink},
+    };
 
     use super::*;
 

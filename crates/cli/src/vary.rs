@@ -3,12 +3,12 @@
 mod experiment;
 mod finding;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use xweave_model::Spec;
 use xweave_vary::experiment::Experiment;
 
-use crate::{failure::Failure, trust::Owner};
+use crate::{failure::Failure, names::TraceDir, trust::Owner};
 
 /// Find out which layer makes response time vary, why, and what to try; try it
 ///
@@ -22,12 +22,12 @@ use crate::{failure::Failure, trust::Owner};
 #[derive(clap::Args)]
 #[command(after_help = format!("{}{}", finding::HELP, experiment::HELP))]
 pub struct Args {
-    /// A trace directory; or that of an experiment, to be looked at again
+    /// A trace directory; `latest`: the newest in the current directory; or that of an experiment, to be looked at again
     #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
+    dir: Option<TraceDir>,
     #[command(flatten)]
     owner: Owner,
-    /// Which requests [default: what the trace has: requests and answers by their frames, flows, or requests by events]
+    /// Which requests [default: those of the service with the most, by their frames, or else by events; without any, flows]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
     #[command(flatten)]

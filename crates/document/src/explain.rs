@@ -11,7 +11,7 @@ use crate::value::Id as LargeNumber;
 use crate::{
     divided::{Interval, Point, Size, TransactionTimes},
     lives::Lives,
-    parts::{Cause, Part, Total, UnusedRequests},
+    parts::{Cause, Part, ServiceRequests, Total, UnusedRequests},
     value::{Id, Time},
 };
 
@@ -21,6 +21,10 @@ use crate::{
 pub struct Explain {
     /// All transactions.
     pub summary: Summary,
+    /// Other services, whose requests are not among these, the one with the most first; absent if a kind was asked for, or if
+    /// there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_services: Vec<ServiceRequests>,
     /// The same by the bytes they carried, the smallest first; empty if no transaction's bytes are known.
     pub sizes: Vec<Size>,
     /// Places that they passed, in turn; absent unless several were asked for.

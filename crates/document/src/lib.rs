@@ -6,7 +6,7 @@
 //!
 //! Modules: a command's document is in the module of its name ([`doctor`], [`sites`], [`check`], [`fmt`], [`record`],
 //! [`records`], [`flows`] with [`exchange`], [`explain`] with [`parts`], [`divided`] and [`lives`], [`machines`], [`compare`],
-//! [`contrast`], [`vary`] with [`experiment`], [`import`], [`export`], [`merge`], [`lab`], [`cost`]); [`failure`] is that of any
+//! [`contrast`], [`vary`] with [`experiment`], [`import`], [`export`], [`latency`], [`merge`], [`lab`], [`cost`]); [`failure`] is that of any
 //! command that fails. [`page`] is the page's document. [`value`] has what fields are made of.
 
 pub mod check;
@@ -25,6 +25,7 @@ pub mod flows;
 pub mod fmt;
 pub mod import;
 pub mod lab;
+pub mod latency;
 pub mod lives;
 pub mod machines;
 pub mod merge;

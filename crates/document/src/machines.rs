@@ -20,6 +20,10 @@ pub struct Machines {
     pub objects: Vec<MachineObject>,
     /// Times that threads were ready for a CPU that others had.
     pub waited: Vec<Waited>,
+    /// Times that virtual machines and programs were kept waiting for CPUs, and by whom: what is telling first (another one
+    /// took at least a tenth of what it waited), of these virtual machines that waited, and who took more CPU time than its victim;
+    /// then the longest.
+    pub blame: Vec<BlamePair>,
 }
 
 /// A domain with events.
@@ -115,4 +119,32 @@ pub struct Waited {
     pub by_guest: Option<String>,
     /// Time, in nanoseconds.
     pub ns: u64,
+}
+
+/// Time that a virtual machine or a program waited for CPUs that one had.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct BlamePair {
+    /// Domain.
+    pub domain: String,
+    /// What waited, in words: a virtual machine with all its threads, or a program.
+    pub victim: String,
+    /// The virtual machine that waited; absent if it was a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub victim_guest: Option<String>,
+    /// What had the CPUs, in words.
+    pub culprit: String,
+    /// The virtual machine that had them; absent if it was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub culprit_guest: Option<String>,
+    /// Whether it is worth telling before all else.
+    pub telling: bool,
+    /// What the culprit is to the victim: `neighbour`, `recorder`, `own` (other threads of the same) or `unknown`.
+    pub relation: &'static str,
+    /// Time that the victim's threads were ready and the culprit's ran, in nanoseconds: a sum over threads.
+    pub ns: u64,
+    /// Time that the victim's threads were ready in all.
+    pub waited_ns: u64,
+    /// Time that the culprit's threads ran in all.
+    pub ran_ns: u64,
 }

@@ -155,15 +155,3 @@ pub struct Finding {
     /// View that shows it, and what to show there.
     pub link: Vec<String>,
 }
-
-/// Number of times within bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct Bin {
-    /// Shortest time that is counted, in nanoseconds.
-    pub from_ns: u64,
-    /// First time that is too long to be counted.
-    pub to_ns: u64,
-    /// Number of times.
-    pub count: u64,
-}

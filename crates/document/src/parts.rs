@@ -30,6 +30,16 @@ pub struct ReasonFields {
     pub reason: Option<&'static str>,
 }
 
+/// Service that was asked for something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ServiceRequests {
+    /// Kind of its requests, as `--transaction` takes it.
+    pub transaction: String,
+    /// Number of its requests that were answered, in the first four million events.
+    pub requests: u64,
+}
+
 /// Object whose time it was, and the state that it was in.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]

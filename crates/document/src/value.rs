@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+#[cfg(test)]
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// An ID, or another number of up to 64 bits. The page's document has a string in place of a number that a browser could not
@@ -27,6 +29,18 @@ pub struct Cut<T> {
 
 /// A figure of two runs, or of two groups of transactions: of the first, and of the second.
 pub type Pair = [u64; 2];
+
+/// Number of times within bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Bin {
+    /// Shortest time that is counted, in nanoseconds.
+    pub from_ns: u64,
+    /// First time that is too long to be counted.
+    pub to_ns: u64,
+    /// Number of times.
+    pub count: u64,
+}
 
 /// Turns a text or a list into one that borrows nothing.
 pub(crate) fn owned<T: ToOwned + ?Sized + 'static>(of: Cow<'_, T>) -> Cow<'static, T> {

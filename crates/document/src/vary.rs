@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    parts::{Offender, UnusedRequests},
+    parts::{Offender, ServiceRequests, UnusedRequests},
     value::{Id, Time},
 };
 
@@ -17,6 +17,10 @@ use crate::{
 pub struct Vary {
     /// Kind of the requests, as `--transaction` takes it.
     pub transaction: String,
+    /// Other services, whose requests are not among these, the one with the most first; absent if a kind was asked for, or if
+    /// there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_services: Vec<ServiceRequests>,
     /// Figures of the requests.
     #[serde(flatten)]
     pub figures: VaryFigures,

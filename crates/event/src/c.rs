@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, sync::LazyLock};
 
-use crate::{Access, Context, Kind, Quota, Refusal, Sending, State, VECTORS};
+use crate::{Access, Context, HoldReason, Kind, Quota, Refusal, Sending, State, VECTORS};
 
 /// The enumerations of kinds (`XW_DISK_QUEUE`) and codes (`XW_STATE_SLEEPING`), as C.
 pub fn c_header() -> &'static str {
@@ -19,7 +19,7 @@ pub fn c_header() -> &'static str {
                 enumeration(&mut text, $name, codes);
             })*};
         }
-        codes! { State "state" Access "access" Sending "sending" Refusal "refusal" Context "context" Quota "quota" }
+        codes! { State "state" Access "access" Sending "sending" Refusal "refusal" HoldReason "hold" Context "context" Quota "quota" }
         let _ = writeln!(text, "#define XW_VECTORS {VECTORS:#x}");
         text
     });

@@ -147,6 +147,8 @@ const DEVICE: &str = "the device of its file system (major << 20 \\| minor)";
 const DEVICE_NUMBER: &str = "the device's number (ifindex)";
 const FRAME: &str =
     "what the frame is known by while it waits: the address of its `struct sk_buff` / 64, low 32 bits";
+const NEIGHBOUR: &str =
+    "what the next hop is known by: the address of its `struct neighbour` / 64, low 32 bits";
 const INTERRUPT: &str = "its number; 65536 plus the vector for those of the local timer and from other CPUs";
 const SOFTIRQ: &str = "its number";
 const LOCK: &str = "the lock's address";
@@ -334,12 +336,30 @@ catalogue! {
         other: u32 = FRAME;
         name: text = "the device's name";
     }
-    41 Lost "lost" none "Events of this CPU were lost. A CPU tells of a loss with its next event, which may be long after." {
+    41 NeighEnqueue "neigh_enqueue" Net "A frame waits until the link-layer address of its next hop is known (ARP, NDP)." {
+        position: maybe u64 = "the connection of TCP or UDP, as the frame's sender calls it";
+        other: u32 = NEIGHBOUR;
+        bytes: u32 = "how many frames wait for it now";
+        name: text = "the device's name";
+    }
+    42 NeighDequeue "neigh_dequeue" Net "The link-layer address of a next hop is known: the frames that waited for it are sent." {
+        other: u32 = NEIGHBOUR;
+    }
+    43 TcpHold "tcp_hold" Net "TCP holds back what it was given to send." {
+        position: u64 = "the connection, as the sender calls it";
+        bytes: u32 = "how much";
+        code: i8 = "why: [`HoldReason`]";
+    }
+    44 TcpRelease "tcp_release" Net "TCP holds nothing back any more, or for none of these reasons." {
+        position: u64 = "the connection, as the sender calls it";
+        bytes: u32 = "how long ago it began to send that, in ns";
+    }
+    45 Lost "lost" none "Events of this CPU were lost. A CPU tells of a loss with its next event, which may be long after." {
         object: maybe u64 = "how long ago the last of them was, in ns";
         position: maybe u64 = "how long ago the first of them was, in ns";
         bytes: maybe u64 = "how many";
     }
-    42 Other "other" none "An event of another kind, which no probe of xweave's records." {
+    46 Other "other" none "An event of another kind, which no probe of xweave's records." {
         name: maybe added = "what its recorder calls it";
     }
 }

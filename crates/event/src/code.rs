@@ -77,6 +77,20 @@ codes! {
         3 Cancels "at its end, if none were"
     } else Over;
 
+    /// Reason for which TCP holds back what it was given to send (`tcp_write_xmit`, net/ipv4/tcp_output.c, 6.12).
+    HoldReason {
+        /// The congestion window is full.
+        1 CongestionWindow "the congestion window is full"
+        /// The receiver's window is full.
+        2 ReceiveWindow "the receiver's window is full"
+        /// The program asked to wait for more (`MSG_MORE`, `TCP_CORK`).
+        3 Cork "the program asked to wait for more (`MSG_MORE`, `TCP_CORK`)"
+        /// Nagle's algorithm: it is less than a segment, and an earlier one is not acknowledged.
+        4 Nagle "it is less than a segment, and an earlier one is not acknowledged (Nagle's algorithm)"
+        /// Another reason.
+        0 Other "another reason"
+    } else Other;
+
     /// Reason for which TCP dropped a SYN.
     Refusal {
         /// The accept queue is full.

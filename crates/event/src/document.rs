@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Access, Context, Field, Kind, Member, Quota, Refusal, Sending, State};
+use crate::{Access, Context, Field, HoldReason, Kind, Member, Quota, Refusal, Sending, State};
 
 /// The table of kinds: their names, what happened, and what the columns of a trace hold.
 pub fn kinds() -> String {
@@ -38,6 +38,6 @@ fn with_codes(meaning: &str) -> String {
             text = text.replace(concat!("[`", stringify!($type), "`]"), &codes.join(", "));
         )*};
     }
-    list! { State Access Sending Refusal Context Quota }
+    list! { State Access Sending Refusal HoldReason Context Quota }
     text
 }

@@ -17,7 +17,7 @@ mod member;
 
 pub use c::c_header;
 pub use catalogue::{HEADER, Kind};
-pub use code::{Access, Context, Quota, Refusal, Sending, State};
+pub use code::{Access, Context, HoldReason, Quota, Refusal, Sending, State};
 pub use group::{Group, UnknownGroup};
 pub use member::{Field, Member};
 

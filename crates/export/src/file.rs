@@ -1,7 +1,6 @@
-//! The file that a trace is exported to: its default name, and writing it whole or not at all.
+//! The file that a trace is exported to: written whole or not at all.
 
 use std::{
-    fs,
     io::BufWriter,
     path::{Path, PathBuf},
 };
@@ -33,14 +32,6 @@ pub enum FileError {
         /// The reason, for people.
         reason: String,
     },
-}
-
-/// Default name of the file: that of the trace's folder, in the current one.
-pub fn default_name(trace: &Path) -> PathBuf {
-    let whole = fs::canonicalize(trace).unwrap_or_else(|_| trace.to_owned());
-    let mut name = whole.file_name().unwrap_or("trace".as_ref()).to_owned();
-    name.push(".pftrace");
-    name.into()
 }
 
 /// Checks that a file may be written; an existing one only if `replace`.
@@ -78,6 +69,8 @@ pub fn write_perfetto<'t>(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -92,13 +85,5 @@ mod tests {
         assert!(matches!(check(dir.path(), true), Err(FileError::NoFile(_))));
         std::os::unix::fs::symlink(&file, dir.path().join("link")).unwrap();
         assert!(matches!(check(&dir.path().join("link"), true), Err(FileError::NoFile(_))));
-    }
-
-    #[test]
-    fn default_name_is_that_of_the_traces_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("before")).unwrap();
-        assert_eq!(default_name(&dir.path().join("before/.")), Path::new("before.pftrace"));
-        assert_eq!(default_name(Path::new("/")), Path::new("trace.pftrace"));
     }
 }

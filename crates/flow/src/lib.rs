@@ -69,6 +69,7 @@ pub mod key;
 mod keys;
 mod kinds;
 mod landmarks;
+pub mod latency;
 pub mod legs;
 pub mod levels;
 mod local;

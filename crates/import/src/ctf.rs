@@ -265,6 +265,7 @@ impl<'a, S: Sink> Lines<'a, S> {
             }
             "perf_exit" if self.tracer.exits => {
                 let event = new(Kind::Exit, number(b"tid"));
+                self.kernel.end_vcpu(event.tid);
                 self.kernel.emit(event, self.out)
             }
             _ => Ok(()),

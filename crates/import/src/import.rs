@@ -340,7 +340,7 @@ impl File {
         let late = (came.early.count, came.early.most_ns);
         let kinds = || Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0);
         let groups = kinds().filter_map(|(kind, _)| kind.group_name()).collect();
-        let guests = came.guests;
+        let guests = if came.guests.is_empty() { kernel.vms() } else { came.guests };
         outcome.domains.push(Imported { name, file, events, lost, gaps, late, cpus, groups, guests });
         for (kind, &count) in kinds() {
             *outcome.kinds.entry(kind.name()).or_default() += count;

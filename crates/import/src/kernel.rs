@@ -1,9 +1,11 @@
 //! One kernel's records, one after the other, as events.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 use xweave_bytes::read_le;
 use xweave_trace::{
-    TimeSpan,
+    TimeSpan, VmName,
     event::{Access, Event, Kind, Name, State, VECTORS},
 };
 
@@ -32,6 +34,9 @@ struct Tracepoint {
     unknown: u64,
 }
 
+/// So many virtual machines are told apart: each gets a number of its own, as domains have.
+const VMS: usize = 256;
+
 /// What is known of a kernel while its records go by.
 pub(crate) struct Kernel {
     domain: u8,
@@ -46,6 +51,8 @@ pub(crate) struct Kernel {
     processes: FxHashMap<u32, u32>,
     /// Thread → the vCPU that it was last seen to run.
     vcpus: FxHashMap<u32, u64>,
+    /// The processes of threads that ran vCPUs, and are no more.
+    ended_vms: BTreeSet<u32>,
     /// Socket → its connection, from when its state was told.
     connections: FxHashMap<u64, u64>,
     /// Thread → the address that it waits at.
@@ -83,6 +90,7 @@ impl Kernel {
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
             vcpus: FxHashMap::default(),
+            ended_vms: BTreeSet::new(),
             connections: FxHashMap::default(),
             futexes: FxHashMap::default(),
             partitions: Partitions::default(),
@@ -119,6 +127,28 @@ impl Kernel {
         let (meaning, name) = (Meaning::Other, name.to_owned());
         self.tracepoints.push(Tracepoint { meaning, name, called: None, unknown: 0 });
         self.tracepoints.len() - 1
+    }
+
+    /// The processes whose threads ran vCPUs, as virtual machines without names: of those whose processes are told.
+    pub(crate) fn vms(&self) -> Vec<VmName> {
+        let mut processes = self.ended_vms.clone();
+        processes.extend(self.vcpus.keys().filter_map(|tid| self.process(*tid)));
+        processes.into_iter().take(VMS).map(|pid| VmName { pid, name: String::new() }).collect()
+    }
+
+    /// The process that a thread belongs to, if that is known.
+    fn process(&self, tid: u32) -> Option<u32> {
+        self.threads.get(&tid).map(|(_, process)| *process).filter(|process| *process != 0)
+    }
+
+    /// A thread is no more: another one may get its number.
+    pub(crate) fn end_vcpu(&mut self, tid: u32) {
+        if self.vcpus.remove(&tid).is_some()
+            && self.ended_vms.len() < VMS
+            && let Some(process) = self.process(tid)
+        {
+            self.ended_vms.insert(process);
+        }
     }
 
     /// How many events of each kind there were, in the kinds' order.
@@ -275,6 +305,7 @@ impl Kernel {
             }
             Meaning::Exit { tid } => {
                 let tid = tid.low(record);
+                self.end_vcpu(tid);
                 self.threads.remove(&tid);
                 Event { tid, ..new(Kind::Exit) }
             }

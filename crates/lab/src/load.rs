@@ -4,6 +4,7 @@
 //! sender (16 bits, little endian); the rest is the pattern 0, 1, 2, … 255, 0, …
 
 mod datagram;
+mod processor;
 mod protocol;
 mod queue;
 
@@ -19,6 +20,7 @@ use vsock::{VMADDR_CID_ANY, VsockAddr, VsockStream};
 use xweave_bytes::read_le;
 
 pub use datagram::{Asked, UdpAsk, UdpServe, udp_ask, udp_serve};
+pub use processor::{spin, use_fifo};
 pub use protocol::Protocol;
 pub use queue::{QueueServe, queue_serve};
 
@@ -332,6 +334,8 @@ pub struct TcpGet {
     pub request_size: u32,
     /// Bytes of an answer, at least 1.
     pub answer_size: u32,
+    /// One in so many requests is written in two calls, without TCP_NODELAY; none if 0.
+    pub split_every: u64,
 }
 
 /// Sends requests, each after the answer to the one before on its connection.
@@ -366,14 +370,23 @@ pub fn tcp_get(options: &TcpGet) -> Result<Answered> {
 
 fn exchange(to: SocketAddr, options: &TcpGet, next: &AtomicU64) -> io::Result<Vec<u64>> {
     let mut stream = options.protocol.connect(to)?;
+    // So that the second half waits until the first is acknowledged.
+    stream.set_nodelay(options.split_every == 0)?;
     let mut request = Vec::new();
     request.extend_from_slice(&options.request_size.to_le_bytes());
     request.extend_from_slice(&options.answer_size.to_le_bytes());
     request.resize(usize::try_from(options.request_size).map_err(io::Error::other)?, b'r');
     let mut times = Vec::new();
-    while next.fetch_add(1, Ordering::Relaxed) < options.requests {
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= options.requests {
+            break;
+        }
         let begun = Instant::now();
-        stream.write_all(&request)?;
+        let split = options.split_every > 0 && (number + 1).is_multiple_of(options.split_every);
+        let (first, second) = request.split_at(if split { request.len() / 2 } else { request.len() });
+        stream.write_all(first)?;
+        stream.write_all(second)?;
         let expected = u64::from(options.answer_size);
         if io::copy(&mut (&mut stream).take(expected), &mut io::sink())? < expected {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -499,6 +512,7 @@ mod tests {
             concurrency: 3,
             request_size: 100,
             answer_size: 70_000,
+            split_every: 7,
         };
         let answered = tcp_get(&options).unwrap();
         assert_eq!((answered.requests, answered.bytes), (50, 3_500_000));

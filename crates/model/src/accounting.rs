@@ -362,10 +362,11 @@ impl Accounting {
     fn dispatch(&mut self, id: ThreadId, cpu: u32, time: i64, names: &Names) {
         let live = self.threads.entry(id).or_default();
         live.done.count += 1;
+        let ready = live.ready.take();
         if let Some(out) = &mut live.out {
-            out.since = Some(time);
+            out.gets(time, ready.map_or(0, |since| between(since, time)));
         }
-        if let Some(since) = live.ready.take() {
+        if let Some(since) = ready {
             live.done.wait_ns += between(since, time);
             self.states[id.domain].got(between(since, time));
             let (queued, group) = (live.queued.take().unwrap_or((cpu, since)), live.group);

@@ -10,8 +10,11 @@
 //! the guest: the rest is the host's. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
 
 mod access;
+mod backend;
+mod delivery;
 mod exchange;
 mod frequency;
+mod leg;
 mod processor;
 mod ready;
 mod trail;
@@ -22,19 +25,25 @@ use std::fmt;
 use xweave_replay::{CpuId, Ended, Source, ThreadId, ThreadState};
 use xweave_trace::event::State;
 
-pub(crate) use self::processor::time_on_cpu;
 use self::transit::Transit;
+pub(crate) use self::{
+    leg::{breakdown_of_carrier_at, breakdown_until_read_at},
+    processor::time_on_cpu,
+};
 use crate::{
     connection::{EndId, Refused},
     disk::DiskId,
+    held::Holder,
     machine::Machine,
     power::Power,
-    qdisc::QdiscId,
     wait::WaitedFor,
 };
 
 /// Wakers of wakers up to here: further, and where threads have woken each other in a circle, a wait is a wait.
 const DEPTH: usize = 32;
+
+/// Nanoseconds within which who gives a lock away has woken who waits for it.
+const GIVES: i64 = 100_000;
 
 /// Whose time it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,8 +59,8 @@ pub enum Object {
         /// The thread that gave it away.
         holder: ThreadId,
     },
-    /// A queueing discipline of a network device.
-    Qdisc(QdiscId),
+    /// What holds messages back on their way.
+    Holder(Holder),
     /// Interrupts of a processor.
     Interrupts(CpuId),
     /// A vCPU, named as its guest does; the time is the host's.
@@ -96,6 +105,10 @@ pub enum TimeState {
     Lock,
     /// A frame waited in a queueing discipline.
     Qdisc,
+    /// A frame waited for the link-layer address of its next hop.
+    Neigh,
+    /// TCP held back what it was given to send.
+    SendQueue,
     /// Something sent was on its way.
     Network,
     /// Something sent did not arrive: TCP waited before it sent it again.
@@ -112,6 +125,16 @@ pub enum TimeState {
     Waiting,
     /// What the thread did is not known: the trace begins later, or events were lost.
     Unknown,
+}
+
+impl From<Holder> for TimeState {
+    fn from(holder: Holder) -> Self {
+        match holder {
+            Holder::Qdisc(_) => Self::Qdisc,
+            Holder::Neigh { .. } => Self::Neigh,
+            Holder::SendQueue { .. } => Self::SendQueue,
+        }
+    }
 }
 
 impl TimeState {
@@ -276,6 +299,8 @@ struct BackwardWalk<'m> {
     exchange: Option<Exchange>,
     /// The futex, or what else, that the first thread waited for on the way here of which that is known.
     awaited: Option<Cause>,
+    /// The access to a disk, by its number, that who is told of completed for another one.
+    handed_access: Option<u64>,
     /// What is known of the threads that run.
     note: Option<Cause>,
     /// From the last to the first.
@@ -284,7 +309,15 @@ struct BackwardWalk<'m> {
 
 impl<'m> BackwardWalk<'m> {
     fn new(machine: &'m Machine) -> Self {
-        Self { machine, on: Vec::new(), exchange: None, awaited: None, note: None, back: Vec::new() }
+        Self {
+            machine,
+            on: Vec::new(),
+            exchange: None,
+            awaited: None,
+            handed_access: None,
+            note: None,
+            back: Vec::new(),
+        }
     }
 
     /// In their order; neighbours that are the same are one.
@@ -337,11 +370,8 @@ impl<'m> BackwardWalk<'m> {
                             self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, TimeState::Running);
                         }
                         Some(ThreadState::Waiting { state, over }) => {
-                            let outer = self.awaited;
-                            self.awaited = outer.or_else(|| machine.waited_for(id, b).map(Cause::Awaited));
-                            let left = self.waiting(id, state, over, from, a, b);
-                            self.awaited = outer;
-                            if left {
+                            let awaited = machine.waited_for(id, b).map(Cause::Awaited);
+                            if self.awaiting(awaited, |walk| walk.waiting(id, state, over, from, a, b)) {
                                 break;
                             }
                         }
@@ -350,6 +380,15 @@ impl<'m> BackwardWalk<'m> {
             }
         }
         self.on.pop();
+    }
+
+    /// Does something on the way that a wait for this leads to, unless that of another one has led here.
+    fn awaiting<T>(&mut self, awaited: Option<Cause>, does: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.awaited;
+        self.awaited = outer.or(awaited);
+        let done = does(self);
+        self.awaited = outer;
+        done
     }
 
     /// A wait, or the part of it between two moments. Whether the way has left the thread: it was told from
@@ -373,10 +412,15 @@ impl<'m> BackwardWalk<'m> {
             self.add(from, to, me, TimeState::Unknown);
             return false;
         }
-        if let Some(Ended::Interrupt { access: Some(number), .. }) = over
+        if let Some(Ended::Interrupt { access: Some(number), cpu, .. }) = over
             && let Some(access) = self.machine.disks.access(number)
         {
-            self.accessing(access, id, from, to);
+            self.accessing(access, id, Some(cpu), from, to);
+            return false;
+        }
+        if let Some(Ended::Thread { by, .. }) = over
+            && self.handed(id, by, from, to)
+        {
             return false;
         }
         if over.is_some()
@@ -408,36 +452,98 @@ impl<'m> BackwardWalk<'m> {
             }
         }
         match over {
-            Some(Ended::Thread { by: waker, .. }) if waker != id => match self.machine.lock(id, to) {
-                // A lock of the kernel's is given by who held it. A futex may be anything that threads wait for: it is
-                // told what who ended the wait did meanwhile.
-                Some(address) if !is_futex(address) => {
-                    self.add(from, to, Object::Lock { address, holder: waker }, TimeState::Lock);
+            Some(Ended::Thread { by: waker, .. }) if waker != id => {
+                let lock = self.machine.lock(id, to);
+                // That it is one, and was given, may be among what was lost.
+                if lock.is_some()
+                    && self.machine.threads().lost(id.domain, to.saturating_sub(GIVES).max(from), to)
+                {
+                    self.add(from, to, me, TimeState::Unknown);
+                    return false;
                 }
-                lock => {
-                    let outer = self.awaited;
-                    let futex = |address| match self.machine.held_futex(id, to, waker, address) {
-                        true => Cause::HeldFutex(address),
-                        false => Cause::Futex(address),
-                    };
-                    self.awaited = outer.or_else(|| lock.map(futex));
-                    if self.far(waker) {
-                        self.add(from, to, me, TimeState::Waiting);
-                    } else {
-                        self.follow(waker, from, to);
-                    }
-                    self.awaited = outer;
+                // A futex that is not known as a lock may be anything that threads wait for.
+                self.awaiting(lock.map(Cause::Futex), |walk| walk.follow_waker(id, waker, from, to));
+            }
+            // Who completes an access waits for that itself.
+            _ => match self.handed_access.and_then(|number| self.machine.disks.access(number)) {
+                Some(access) => {
+                    self.accessing(access, id, over.and_then(Ended::cpu), from, to);
                 }
+                None => self.until_interrupt(id, over, from, to),
             },
-            _ => self.add(from, to, me, TimeState::Waiting),
         }
         false
+    }
+
+    /// A wait that another thread ended by giving what events tell of: a lock, or an access to a disk that it completed. That was
+    /// waited for, whatever the thread took up next. Whether it was such a wait.
+    fn handed(&mut self, id: ThreadId, by: ThreadId, from: i64, to: i64) -> bool {
+        let machine = self.machine;
+        if by == id {
+            return false;
+        }
+        match machine.lock(id, to) {
+            // A lock of the kernel's is given by who held it.
+            Some(address) if !is_futex(address) => {
+                self.add(from, to, Object::Lock { address, holder: by }, TimeState::Lock);
+            }
+            Some(address) if machine.held_futex(id, to, by, address) => {
+                let awaited = Some(Cause::HeldFutex(address));
+                self.awaiting(awaited, |walk| walk.follow_waker(id, by, from, to));
+            }
+            _ => {
+                let Some(access) = machine.handed_access(id, to) else { return false };
+                let outer = self.handed_access.replace(access);
+                self.follow_waker(id, by, from, to);
+                self.handed_access = outer;
+            }
+        }
+        true
+    }
+
+    /// What the thread did that ended a wait, unless the way has come from there.
+    fn follow_waker(&mut self, id: ThreadId, by: ThreadId, from: i64, to: i64) {
+        if self.far(by) {
+            return self.add(from, to, Object::Thread(id), TimeState::Waiting);
+        }
+        let since = self.had_nothing_until(id, by, from, to);
+        self.follow(by, since, to);
+        self.add(from, since, Object::Thread(id), TimeState::Waiting);
+    }
+
+    /// Since when what the thread did that ended a wait may have been for that: if nothing tells what was waited for, and it is of
+    /// another process, as the kernel's threads are, it may only have brought it. Before it last slept it did other things; but
+    /// for a disk it waits in the middle of something.
+    fn had_nothing_until(&self, id: ThreadId, by: ThreadId, from: i64, to: i64) -> i64 {
+        let threads = self.machine.threads();
+        let [own, other] = [id, by].map(|id| threads.process(id));
+        if self.awaited.is_some() || self.handed_access.is_some() || own == 0 || other == 0 || own == other {
+            return from;
+        }
+        let of_disk = |over| matches!(over, Some(Ended::Interrupt { access: Some(_), .. }));
+        let line = threads.line(by, from, to);
+        waits(&line).find(|wait| !of_disk(wait.over)).map_or(from, |wait| wait.from)
     }
 
     /// Whether the way must not lead to a thread.
     fn far(&self, thread: ThreadId) -> bool {
         self.on.contains(&thread) || self.on.len() >= DEPTH
     }
+}
+
+/// A wait of a thread, from when until when, in nanoseconds, and what ended it.
+struct Wait {
+    from: i64,
+    to: i64,
+    over: Option<Ended>,
+}
+
+/// The waits of a thread's line, from the last to the first.
+fn waits(line: &[(i64, i64, Option<ThreadState>)]) -> impl Iterator<Item = Wait> {
+    line.iter().rev().filter_map(|(from, to, doing)| match *doing {
+        Some(ThreadState::Waiting { over, .. }) => Some(Wait { from: *from, to: *to, over }),
+        _ => None,
+    })
 }
 
 /// Whether a lock's address is one of user space: a futex's.

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use xweave_replay::Replay;
 use xweave_trace::{Trace, event::Kind};
 
-use crate::{machine::Machine, spec::Spec, transaction::Finder};
+use crate::{
+    machine::Machine,
+    spec::Spec,
+    transaction::{Finder, Transaction},
+};
 
 /// Events that are looked at.
 const MOST: usize = 1 << 22;
@@ -30,8 +34,9 @@ pub struct Census {
 impl Census {
     /// Goes through the first four million events of a trace.
     pub fn of(trace: &Trace) -> Self {
-        let mut finders = [Spec::Request(None), Spec::Connect(None), Spec::Process(None), Spec::Thread(None)]
-            .map(|spec| (Finder::new(&spec, &|_| None), BTreeMap::<String, u64>::new(), spec));
+        let mut finders =
+            [Spec::Request(None, None), Spec::Connect(None), Spec::Process(None), Spec::Thread(None)]
+                .map(|spec| (Finder::new(&spec, &|_| None), BTreeMap::<String, u64>::new(), spec));
         let mut machine = Machine::of(trace, Replay::default());
         let mut kinds = BTreeSet::new();
         let mut events = trace.events();
@@ -48,7 +53,7 @@ impl Census {
             for (finder, found, spec) in &mut finders {
                 let new = finder.as_mut().and_then(|finder| finder.feed(&event, &machine, events.names()));
                 if let Some(transaction) = new {
-                    *found.entry(called(spec, &transaction.name)).or_default() += 1;
+                    *found.entry(called(spec, &transaction)).or_default() += 1;
                 }
             }
             if taken % (1 << 16) == 0 {
@@ -65,7 +70,7 @@ impl Census {
                 break;
             }
             for transaction in finder.into_iter().flat_map(|mut finder| finder.settle(None)) {
-                *found.entry(called(&spec, &transaction.name)).or_default() += 1;
+                *found.entry(called(&spec, &transaction)).or_default() += 1;
             }
             let mut found: Vec<_> = found.into_iter().map(|(name, count)| (name, Some(count))).collect();
             found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -83,11 +88,10 @@ impl Census {
 }
 
 /// The kind of transactions that one is of: with its server's port, or its process's name.
-fn called(spec: &Spec, transaction: &str) -> String {
-    let separator = if matches!(spec, Spec::Process(_) | Spec::Thread(_)) { '/' } else { ' ' };
-    match (spec, transaction.rsplit_once(separator)) {
-        (Spec::Process(_) | Spec::Thread(_), Some((name, _))) => format!("{spec}:{name}"),
-        (_, Some((_, port))) => format!("{spec}:{port}"),
-        (_, None) => spec.to_string(),
+fn called(spec: &Spec, transaction: &Transaction) -> String {
+    match (transaction.service, transaction.name.rsplit_once('/')) {
+        (Some(port), _) => format!("{spec}:{port}"),
+        (None, Some((name, _))) => format!("{spec}:{name}"),
+        (None, None) => spec.to_string(),
     }
 }

@@ -37,6 +37,9 @@ const UNDER_WAY: usize = 1 << 16;
 /// and requests together with the accesses that they are of. If there are more, their ends were not recorded.
 const GIVEN: usize = 1 << 17;
 
+/// For no longer than this, in nanoseconds, does the kernel keep an access from an idle disk, to join it with others.
+const PLUGGED: u64 = 1_000_000;
+
 /// A disk of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DiskId {
@@ -102,9 +105,18 @@ pub struct Access {
     to_do: u64,
     /// What the kernel calls it by; 0 if that is not known.
     bio: u32,
+    /// How long the disk had been busy when it was asked for; none if that was another disk.
+    busy_before: Option<u64>,
+    /// The disk had nothing to do, for most of the time until it was given this one.
+    held_back: bool,
 }
 
 impl Access {
+    /// Reports whether something else than the disk kept it in the queue.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.held_back
+    }
+
     fn within(&self, event: &Event) -> Option<u64> {
         common(self.position, self.bytes, event)
     }
@@ -180,6 +192,12 @@ struct Disk {
 }
 
 impl Disk {
+    /// For how long it had something to do until that time, in nanoseconds.
+    fn busy(&self, time: i64) -> u64 {
+        let now = if self.requests.is_empty() { 0 } else { between(self.busy_since, time) };
+        self.used.busy_ns.saturating_add(now)
+    }
+
     /// The oldest of the requests at a position that is one of these.
     fn oldest(&self, position: u64, one: impl Fn(&Request) -> bool) -> Option<(u64, u64)> {
         let mut here = self.requests.range((position, 0)..=(position, u64::MAX));
@@ -311,8 +329,9 @@ impl Disks {
 
     /// An access is asked for, or added to one that waits. Gives its number.
     pub fn queue(&mut self, event: &Event) -> u64 {
+        let id = DiskId { domain: event.domain, device: event.object };
         let access = Access {
-            disk: DiskId { domain: event.domain, device: event.object },
+            disk: id,
             thread: ThreadId { domain: event.domain, tid: event.tid },
             what: What::of(event.code),
             position: event.position,
@@ -324,6 +343,8 @@ impl Disks {
             to_issue: event.bytes,
             to_do: event.bytes,
             bio: event.other,
+            busy_before: Some(self.all.get(&id).map_or(0, |disk| disk.busy(event.time_ns))),
+            held_back: false,
         };
         self.insert(access, event.time_ns)
     }
@@ -374,7 +395,16 @@ impl Disks {
             let bytes = access.within(&moved).unwrap_or(0);
             let position = event.position.saturating_add(access.position.saturating_sub(moved.position));
             let bio = if bytes == access.bytes { access.bio } else { 0 };
-            let new = Access { disk: to, position, bytes, to_issue: bytes, to_do: bytes, bio, ..*access };
+            let new = Access {
+                disk: to,
+                position,
+                bytes,
+                to_issue: bytes,
+                to_do: bytes,
+                bio,
+                busy_before: None,
+                ..*access
+            };
             access.to_issue = access.to_issue.saturating_sub(bytes);
             access.to_do = access.to_do.saturating_sub(bytes);
             if access.to_do == 0
@@ -425,8 +455,16 @@ impl Disks {
             }
             return;
         }
+        let busy = disk.busy(event.time_ns);
         for number in &of {
             let Some(access) = self.accesses.get_mut(number) else { continue };
+            if access.issued.is_none()
+                && let Some(before) = access.busy_before
+            {
+                let waited = between(access.queued, event.time_ns);
+                let idle = waited.saturating_sub(busy.saturating_sub(before));
+                access.held_back = idle > PLUGGED && idle > waited / 2;
+            }
             access.issued.get_or_insert(event.time_ns);
             access.to_issue = access.to_issue.saturating_sub(access.within(event).unwrap_or(0));
             if access.to_issue == 0 {

@@ -1,8 +1,12 @@
 //! Why vCPUs leave their guests.
 
+mod names;
+
 use std::fmt;
 
 use xweave_trace::xen;
+
+use self::names::names;
 
 /// Why a guest was left. AMD's numbers and Intel's are one reason where they mean the same
 /// (arch/x86/include/uapi/asm/svm.h and vmx.h, Linux 6.12).
@@ -74,7 +78,8 @@ impl ExitReason {
 }
 
 impl fmt::Display for ExitReason {
-    /// As the kernel calls it, and Xen's tools do: `io`, `ept violation`; by its number if neither does.
+    /// As the kernel calls it, and Xen's tools do: `io`, `ept violation`; by its number if neither does. A number that AMD and
+    /// Intel use for different exits has both names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Interrupt => "interrupt",
@@ -93,7 +98,13 @@ impl fmt::Display for ExitReason {
             Self::PreemptionTimer => "preemption timer",
             Self::AvicIncompleteIpi => "avic incomplete ipi",
             Self::Xen(exit) => return exit.fmt(f),
-            Self::Other(code) => return write!(f, "{code:#x}"),
+            Self::Other(code) => {
+                let names: Vec<_> = names(*code).collect();
+                return match names.is_empty() {
+                    true => write!(f, "exit {code:#x} (unknown)"),
+                    false => f.pad(&names.join(" or ")),
+                };
+            }
         })
     }
 }
@@ -110,7 +121,10 @@ mod tests {
         }
         let xens = ExitReason::of(xen::Exit::PageFault.code());
         let others = [ExitReason::of(0x5a), xens, ExitReason::of(xen::Exit::Interrupt.code())];
-        assert_eq!(others.map(|reason| reason.to_string()), ["0x5a", "page_fault", "interrupt"]);
+        assert_eq!(
+            others.map(|reason| reason.to_string()),
+            ["exit 0x5a (unknown)", "page_fault", "interrupt"]
+        );
         assert_eq!(others[2], ExitReason::Interrupt);
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     place::{Mark, Sites},
     power::Highest,
     recorded::{Groups, Seen},
+    recorder_use::{RecorderTime, RecorderUse},
     spec::Spec,
     transaction::{Finder, Transaction},
     unused::Unused,
@@ -26,9 +27,6 @@ use crate::{
 
 /// Events after which what is over is forgotten; more, where more is remembered.
 const ROUND: u64 = 1 << 16;
-
-/// Events that are looked at to find out what kinds of transactions a trace may have.
-const FIRST: usize = 1 << 18;
 
 /// A part of a transaction's time: of one object, spent on one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,30 +110,12 @@ pub struct Outcome {
     pub incomplete_flows: bool,
     /// The groups of events that were recorded, by domain.
     pub recorded: Groups,
+    /// What the recorder had of the CPUs.
+    pub recorder: RecorderUse,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
     pub objects: Objects,
-}
-
-/// The kind of transactions that a trace is most likely asked for: its flows; else requests on connections, if there are
-/// any beside the recorder's. None, if it has neither.
-pub fn usual(trace: &Trace) -> Option<Spec> {
-    if trace.has_flows() {
-        return Some(Spec::Flow(None));
-    }
-    let requests = Spec::Request(None);
-    let mut finder = Finder::new(&requests, &|_| None)?;
-    let mut machine = Machine::of(trace, Replay::default());
-    let mut events = trace.events();
-    for _ in 0..FIRST {
-        let Some(event) = events.next() else { break };
-        machine.feed(&event);
-        if finder.feed(&event, &machine, events.names()).is_some() {
-            return Some(requests);
-        }
-    }
-    (!finder.settle(None).is_empty()).then_some(requests)
 }
 
 /// Which processors of guests their vCPUs are, and how far the clocks may be off.
@@ -174,12 +154,13 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     know(&mut all.machine.vcpus, trace);
     let mut finder = Finder::new(spec, &|name| trace.domain_number(name));
     let mut events = trace.events();
-    let (mut round, mut seen) = (ROUND, Seen::default());
+    let (mut round, mut seen, mut recorder) = (ROUND, Seen::default(), RecorderTime::of(trace));
     while let Some(event) = events.next() {
         seen.add(event.domain, event.kind);
         all.machine.until(event.time_ns);
         all.before(event.time_ns, finder.as_mut(), events.names());
         all.machine.apply(&event);
+        recorder.add(&all.machine);
         if let Some(found) =
             finder.as_mut().and_then(|finder| finder.feed(&event, &all.machine, events.names()))
         {
@@ -235,6 +216,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         unused,
         incomplete_flows,
         recorded: seen.groups(trace),
+        recorder: recorder.into_use(trace),
         objects: all.objects,
         ..all.outcome
     }

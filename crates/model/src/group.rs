@@ -1,7 +1,7 @@
 //! Objects that are told as one: threads by what they do for users, not by what kernels call them; and who records.
 
 use rustc_hash::FxHashMap;
-use xweave_trace::Trace;
+use xweave_trace::{Trace, event::HoldReason};
 
 /// What the recorder's processes call themselves.
 const NAME: &str = "xweave";
@@ -16,6 +16,11 @@ impl Recorders {
         let domains = trace.manifest().domains.iter().filter(|domain| !domain.recorders.is_empty());
         let processes = |all: &[u32]| all.iter().copied().map(u64::from).collect();
         Self(domains.map(|domain| (domain.number, processes(&domain.recorders))).collect())
+    }
+
+    /// Whether a process of a domain is one that the trace names as its recorder's.
+    pub(crate) fn have(&self, domain: u8, process: impl FnOnce() -> u64) -> bool {
+        self.0.get(&domain).is_some_and(|known| known.contains(&process()))
     }
 
     /// Whether a process of a domain, whose name it is, is one of them: where it is not told which are, all of their name.
@@ -65,6 +70,16 @@ pub enum ObjectGroup {
         /// The device's name.
         device: String,
     },
+    /// Next hops at a network device whose link-layer addresses were asked for (ARP, NDP).
+    Neigh {
+        /// The device's name.
+        device: String,
+    },
+    /// What TCP was given to send, and held back.
+    SendQueue {
+        /// Why.
+        reason: HoldReason,
+    },
     /// Locks that such threads held.
     Locks(Box<ObjectGroup>),
     /// Interrupts of all processors.
@@ -98,6 +113,8 @@ impl ObjectGroup {
             Self::Locks(holder) => return holder.role(),
             Self::Disk(_)
             | Self::Qdisc { .. }
+            | Self::Neigh { .. }
+            | Self::SendQueue { .. }
             | Self::Interrupts
             | Self::Link { .. }
             | Self::Peer { .. }
@@ -120,6 +137,12 @@ impl ObjectGroup {
     /// Whether these are threads of QEMU that are no vCPUs, and have not taken other names.
     pub fn is_qemu(&self) -> bool {
         matches!(self, Self::Threads { name, .. } if name.starts_with(QEMU))
+    }
+
+    /// Whether these are threads of the kernel that look for work in a ring of io_uring without ever waiting for it: that they ran
+    /// says nothing of what was done.
+    pub fn polls(&self) -> bool {
+        matches!(self, Self::Threads { name, .. } if name.starts_with(POLLER))
     }
 
     /// Whether these are the recorder's own, or its locks.
@@ -182,6 +205,9 @@ fn link(name: &str) -> Option<&'static str> {
 
 /// How QEMU's programs are called first, and its threads if they are not named (`qemu-system-x86`).
 const QEMU: &str = "qemu";
+
+/// How the kernel calls threads that poll a process's ring (`io_uring/sqpoll.c`).
+const POLLER: &str = "iou-sqp-";
 
 /// What a kernel's thread does for a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,7 +50,9 @@ impl Spent {
         let sum = match (step.spent, kind) {
             (S::Unknown, _) => &mut self.unknown_ns,
             (S::Queue | S::Device | S::Completion, _) => &mut self.disk_ns,
-            (S::Network | S::Retransmit | S::Qdisc, _) | (_, ObjectKind::Peer) => &mut self.network_ns,
+            (S::Network | S::Retransmit | S::Qdisc | S::Neigh | S::SendQueue, _) | (_, ObjectKind::Peer) => {
+                &mut self.network_ns
+            }
             (S::Lock, _) => &mut self.lock_ns,
             (_, ObjectKind::Vcpu) => &mut self.host_ns,
             _ if step.depth > 0 => &mut self.others_ns,

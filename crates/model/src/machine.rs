@@ -13,9 +13,9 @@ use crate::{
     futex::{FutexId, Futexes},
     group::Recorders,
     guests::Guests,
+    held::Holds,
     lock::Waits,
     power::{self, Highest, PowerOfCpu},
-    qdisc::Qdiscs,
     vcpu::{Guest, Vcpus},
     wait::{CallWaits, WaitedFor},
 };
@@ -29,8 +29,8 @@ pub struct Machine {
     pub disks: Disks,
     /// Connections.
     pub connections: Connections,
-    /// Queueing disciplines.
-    pub qdiscs: Qdiscs,
+    /// What held messages back on their way.
+    pub holds: Holds,
     /// vCPUs.
     pub vcpus: Vcpus,
     /// Who recorded them.
@@ -46,6 +46,8 @@ pub struct Machine {
     waits: CallWaits,
     /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
     given: FxHashMap<(ThreadId, i64), u64>,
+    /// Accesses to disks that a thread completed as it woke who had asked for them: by who waited and when the wait was over.
+    handed: FxHashMap<(ThreadId, i64), u64>,
     /// What the last event changed of threads and CPUs.
     transitions: Vec<Transition>,
 }
@@ -95,6 +97,11 @@ impl Machine {
     pub(crate) fn held_futex(&self, thread: ThreadId, woken: i64, waker: ThreadId, address: u64) -> bool {
         let lock = self.futex_of(thread, address).is_some_and(|futex| self.futexes.is_lock(futex));
         lock && self.futexes.was_given(thread, woken, waker)
+    }
+
+    /// The access to a disk, by its number, that a thread had waited for, and another one completed as it woke it at this time.
+    pub(crate) fn handed_access(&self, thread: ThreadId, woken: i64) -> Option<u64> {
+        self.handed.get(&(thread, woken)).copied()
     }
 
     /// What a wait that was over at this time was for, if an event at the end of the call told that.
@@ -163,19 +170,25 @@ impl Machine {
                 }
                 self.vcpus.lose(from, had);
                 self.disks.lose(cpu.domain, to);
-                self.qdiscs.lose(cpu.domain);
+                self.holds.lose(cpu.domain);
             }
             Transition::Woken { thread, time, since, by, context, .. } => {
                 let lost = self.threads().last_loss(thread.domain);
                 let waits = self.locks.get(&thread).filter(|waits| waits.since() >= lost);
                 if let Some(lock) = waits.and_then(Waits::innermost) {
                     self.given.insert((thread, time), lock);
-                    if let Ended::Thread { by, .. } = by {
-                        self.futexes.woken(thread, time, by, lock);
+                    if let Ended::Thread { by, .. } = by
+                        && let Some(futex) = self.futex_of(thread, lock)
+                    {
+                        self.futexes.woken(thread, time, by, futex);
                     }
                 }
-                if let Ended::Thread { by, .. } = by {
-                    self.vcpus.woken(thread, by);
+                match by {
+                    Ended::Thread { by, .. } => self.vcpus.woken(thread, by),
+                    Ended::Interrupt { cpu, .. } => {
+                        self.vcpus.wakes(time, CpuId { domain: thread.domain, cpu });
+                    }
+                    Ended::Unseen | Ended::Lost => {}
                 }
                 // What comes by the network wakes in its softirq, never in a hard interrupt.
                 let local = matches!(by, Ended::Interrupt { source: Source::Timer, .. })
@@ -219,6 +232,12 @@ impl Machine {
             Kind::DiskRemap => {
                 self.disks.remap(event);
             }
+            Kind::Wake => {
+                let woken = ThreadId { domain, tid: event.other };
+                if let Some(access) = self.cpu(cpu).and_then(|cpu| cpu.completed_for(woken, time)) {
+                    self.handed.insert((woken, time), access);
+                }
+            }
             Kind::LockWait => {
                 if let Some(futex) = self.futex_of(thread, event.object) {
                     self.futexes.wait(futex, thread, time);
@@ -250,8 +269,12 @@ impl Machine {
             }
             Kind::Retransmit => self.connections.repeat(event),
             Kind::SynDrop => self.connections.refuse(event),
-            Kind::QdiscEnqueue => self.qdiscs.enqueue(event),
-            Kind::QdiscDequeue => self.qdiscs.dequeue(event),
+            Kind::QdiscEnqueue
+            | Kind::QdiscDequeue
+            | Kind::NeighEnqueue
+            | Kind::NeighDequeue
+            | Kind::TcpHold
+            | Kind::TcpRelease => self.holds.feed(event),
             Kind::PipeWrite => self.waits.pipe_write(event, thread),
             Kind::PipeRead => {
                 if self.waits.pipe_read(event, thread) {
@@ -265,7 +288,7 @@ impl Machine {
                 let process = self.threads().process(thread);
                 self.vcpus.enter(event, thread, process);
             }
-            Kind::VmHalt => self.vcpus.halted(thread),
+            Kind::VmHalt => self.vcpus.halted(time, thread, event.bytes),
             Kind::VmInject => self.vcpus.inject(time, thread),
             Kind::VmExit => self.vcpus.exit(time, thread, Some(event.code), last_loss()),
             Kind::CpuIdle => self.power.get_or_insert_with(cpu, PowerOfCpu::default).idles(event),
@@ -278,7 +301,6 @@ impl Machine {
             Kind::Exit => self.connections.ended(thread),
             // The replay's.
             Kind::Switch
-            | Kind::Wake
             | Kind::Migrate
             | Kind::Fork
             | Kind::Thread
@@ -307,8 +329,9 @@ impl Machine {
     pub(crate) fn remembered(&self) -> usize {
         self.replay.remembered()
             + self.connections.remembered()
-            + self.qdiscs.remembered()
+            + self.holds.remembered()
             + self.given.len()
+            + self.handed.len()
             + self.waits.remembered()
     }
 
@@ -317,10 +340,11 @@ impl Machine {
         self.replay.forget_before(time);
         self.disks.forget_before(time);
         self.connections.forget_before(time);
-        self.qdiscs.forget_before(time);
+        self.holds.forget_before(time);
         self.vcpus.forget_before(time);
         self.waits.forget_before(time);
         self.given.retain(|(_, woken), _| *woken >= time);
+        self.handed.retain(|(_, woken), _| *woken >= time);
         self.futexes.forget_before(time);
         self.power.values_mut().for_each(|power| power.forget_before(time));
     }

@@ -15,9 +15,9 @@ use crate::{
     exit::ExitReason,
     group::{ThreadFacts, service},
     guests::Guests,
+    held::{Holder, QdiscId},
     machine::Machine,
     power::Power,
-    qdisc::QdiscId,
     wait::WaitedFor,
 };
 
@@ -60,8 +60,12 @@ pub enum ObjectKind {
     Lock,
     /// The other end of a connection, of which there are no events.
     Peer,
+    /// Next hops whose link-layer addresses were asked for.
+    Neigh,
     /// A queueing discipline of a network device.
     Qdisc,
+    /// What TCP was given to send.
+    SendQueue,
     /// A thread.
     Thread,
     /// A vCPU as its guest has it: the time is the host's.
@@ -320,10 +324,17 @@ impl Objects {
                 let member = Member::Lock { address, holder: Box::new(member) };
                 own(holder.domain, ObjectKind::Lock, ObjectGroup::Locks(Box::new(group)), member)
             }
-            Object::Qdisc(QdiscId { domain, kind, device }) => {
+            Object::Holder(Holder::Qdisc(QdiscId { domain, kind, device })) => {
                 let text = |name| names.text(name).to_owned();
                 let group = ObjectGroup::Qdisc { kind: text(kind), device: text(device) };
                 own(domain, ObjectKind::Qdisc, group, Member::Only)
+            }
+            Object::Holder(Holder::Neigh { domain, device }) => {
+                let group = ObjectGroup::Neigh { device: names.text(device).to_owned() };
+                own(domain, ObjectKind::Neigh, group, Member::Only)
+            }
+            Object::Holder(Holder::SendQueue { domain, reason }) => {
+                own(domain, ObjectKind::SendQueue, ObjectGroup::SendQueue { reason }, Member::Only)
             }
             Object::Interrupts(cpu) => {
                 own(cpu.domain, ObjectKind::Interrupts, ObjectGroup::Interrupts, Member::Cpu(cpu.cpu))

@@ -53,6 +53,7 @@ pub struct Totals {
     sums: BTreeMap<Such, Sum>,
     /// By what kept them: also who did, and how long.
     kept: BTreeMap<Delay, (Sum, BTreeMap<Offender, u64>)>,
+    kinds: BTreeMap<DelayKind, Sum>,
     lengths: Vec<u64>,
 }
 
@@ -140,6 +141,19 @@ pub struct Kept {
     pub by: Vec<(Offender, u64)>,
 }
 
+/// What kept transactions in one way, whomever: several threads' waits for a CPU are one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptByKind {
+    /// In which way.
+    pub kind: DelayKind,
+    /// How much, in nanoseconds.
+    pub ns: u64,
+    /// How many transactions it kept.
+    pub transactions: u64,
+    /// What kept them, the most first.
+    pub causes: Vec<Kept>,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     ns: u64,
@@ -186,6 +200,13 @@ impl Totals {
                 None => self.sums.entry(such.clone()).or_default().add(ns),
             }
         }
+        let mut kinds: BTreeMap<DelayKind, u64> = BTreeMap::new();
+        for (delay, ns) in &kept {
+            add_ns(kinds.entry(delay.kind).or_default(), *ns);
+        }
+        for (kind, ns) in kinds {
+            self.kinds.entry(kind).or_default().add(ns);
+        }
         for (delay, ns) in &kept {
             match self.kept.get_mut(delay) {
                 Some((sum, _)) => sum.add(*ns),
@@ -225,6 +246,20 @@ impl Totals {
         all
     }
 
+    /// What kept the transactions by kind, and in each what kept them: the most first.
+    pub fn causes_by_kind(&self) -> Vec<KeptByKind> {
+        let all = self.causes();
+        let of_kind = |(kind, sum): (&DelayKind, &Sum)| KeptByKind {
+            kind: *kind,
+            ns: sum.ns,
+            transactions: sum.transactions,
+            causes: all.iter().filter(|kept| kept.delay.kind == *kind).cloned().collect(),
+        };
+        let mut kinds: Vec<_> = self.kinds.iter().map(of_kind).collect();
+        kinds.sort_by_key(|kind| Reverse(kind.ns));
+        kinds
+    }
+
     /// The reason known of most of what kept transactions in one way, and of how much of it, in nanoseconds.
     pub fn reason(&self, delay: &Delay) -> Option<(&Reason, u64)> {
         let mut reasons: BTreeMap<&Reason, u64> = BTreeMap::new();
@@ -249,6 +284,11 @@ impl Totals {
     /// All their time, in nanoseconds.
     pub fn ns(&self) -> u64 {
         self.lengths.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    /// How long each transaction took, in nanoseconds.
+    pub fn lengths(&self) -> &[u64] {
+        &self.lengths
     }
 
     /// The smallest time that at least that share of the transactions does not exceed; none of none.

@@ -6,20 +6,23 @@ use std::{
 };
 
 use xweave_flow::{
-    Depths, Exchange, Flow, Flows, Join, Key, Leg, Wanted, Way, Ways,
+    Depths, Exchange, Flow, FlowPlace, Flows, Join, Key, Leg, Wanted, Way, Ways,
     exchange::{self, Connection},
+    flow_place::{KnownStation, Station},
     legs::{ExchangeSide, WayPoint},
 };
 use xweave_replay::{CpuId, ThreadId};
 use xweave_trace::{Trace, event};
 
 use crate::{
-    breakdown::{Cause, Object, Piece, TimeState, breakdown_at},
+    breakdown::{
+        Cause, Object, Piece, TimeState, breakdown_at, breakdown_of_carrier_at, breakdown_until_read_at,
+    },
     bytes::Bytes,
     clock_errors::{ClockErrors, unknown},
+    held::{Hold, Holder},
     machine::Machine,
     passed::{Passed, Stretch},
-    qdisc::HeldFrame,
     spec::{Rate, Spec},
     transaction::Transaction,
     unused::Unused,
@@ -116,12 +119,21 @@ impl Path {
                     pieces.push(sent_again(leg, at, last, Some(times)));
                     at = last;
                 }
-                let of_leg = breakdown_at(machine, cpu, leg.tid, at, leg.until_ns);
-                let held = self.connection.map_or_else(Vec::new, |connection| {
-                    machine.qdiscs.held(&connection, Some(leg.domain), at, leg.until_ns)
+                let told = match &leg.place.point {
+                    _ if leg.place.is_servers_socket() => breakdown_until_read_at,
+                    WayPoint::Flow { side: Some(_), place } if is_passed_on(place) => breakdown_of_carrier_at,
+                    _ => breakdown_at,
+                };
+                let of_leg = told(machine, cpu, leg.tid, at, leg.until_ns);
+                let mut holds = self.connection.map_or_else(Vec::new, |connection| {
+                    machine.holds.within(&connection, Some(leg.domain), at, leg.until_ns)
+                });
+                // A frame that is elsewhere is one that TCP has sent: it holds back others.
+                holds.retain(|hold| {
+                    !matches!(hold.holder, Holder::SendQueue { .. }) || is_in_send_queue(&leg.place.point)
                 });
                 let known = leg.until_ns.saturating_sub(at) >= clocks.between(before, leg.domain);
-                let of_leg = within_qdiscs(of_leg, &held).into_iter();
+                let of_leg = within_holds(of_leg, &holds).into_iter();
                 pieces.extend(of_leg.map(|piece| if known { piece } else { unknown(piece) }));
             }
             (at, before) = (leg.until_ns, leg.domain);
@@ -147,25 +159,45 @@ impl Path {
     }
 }
 
-/// Replaces what lies within the times of frames that were held back by pieces of their queueing disciplines. The frames come
-/// as [`Qdiscs::held`](crate::qdisc::Qdiscs::held) returns them: the last first, and no two at once.
-fn within_qdiscs(pieces: Vec<Piece>, held: &[HeldFrame]) -> Vec<Piece> {
-    let mut all = Vec::with_capacity(pieces.len() + 2 * held.len());
-    let mut frames = held.iter().rev().peekable();
-    // Until when the last frame was held: it may have come out in a later piece.
+/// Whether a frame that is there is passed on by who takes it from a queue.
+fn is_passed_on(place: &FlowPlace) -> bool {
+    match place {
+        FlowPlace::Carrier { .. } => true,
+        FlowPlace::In { station, .. } => matches!(
+            station,
+            Station::Stack
+                | Station::StackAndDriver
+                | Station::DeviceQueue { .. }
+                | Station::Known(KnownStation::Bridge | KnownStation::VhostAndTap)
+        ),
+    }
+}
+
+/// Reports whether a flow has been given to TCP there, and not yet sent.
+fn is_in_send_queue(point: &WayPoint) -> bool {
+    let WayPoint::Flow { place: FlowPlace::In { station, .. }, .. } = point else { return false };
+    *station == Station::Known(KnownStation::TcpSendQueue)
+}
+
+/// Replaces what lies within holds by pieces of what held it back. The holds come as
+/// [`Holds::within`](crate::held::Holds::within) returns them: the last first, and no two at once.
+fn within_holds(pieces: Vec<Piece>, holds: &[Hold]) -> Vec<Piece> {
+    let mut all = Vec::with_capacity(pieces.len() + 2 * holds.len());
+    let mut holds = holds.iter().rev().peekable();
+    // Until when the last one lasted: it may have been over in a later piece.
     let mut until = i64::MIN;
     for piece in pieces {
-        while let Some(frame) = frames.next_if(|frame| frame.from < piece.to) {
-            all.push(Piece { from: piece.from.max(until), to: frame.from, ..piece });
+        while let Some(hold) = holds.next_if(|hold| hold.from < piece.to) {
+            all.push(Piece { from: piece.from.max(until), to: hold.from, ..piece });
             all.push(Piece {
-                from: frame.from,
-                to: frame.to,
-                object: Object::Qdisc(frame.qdisc),
-                spent: TimeState::Qdisc,
+                from: hold.from,
+                to: hold.to,
+                object: Object::Holder(hold.holder),
+                spent: hold.holder.into(),
                 cause: None,
                 depth: 0,
             });
-            until = frame.to;
+            until = hold.to;
         }
         all.push(Piece { from: piece.from.max(until), ..piece });
     }
@@ -293,22 +325,26 @@ fn by_call<'e>(found: impl Iterator<Item = &'e Exchange>) -> Vec<Vec<&'e Exchang
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qdisc::QdiscId;
-    use xweave_flow::{FlowPlace, WayPlace, flow_place::Station};
+    use crate::held::QdiscId;
+    use xweave_flow::WayPlace;
 
     #[test]
-    fn all_that_lies_within_the_time_of_a_frame_is_its_discipline_s_and_no_more() {
+    fn all_that_lies_within_a_hold_is_its_holder_s_and_no_more() {
         let cpu = |cpu| Object::Interrupts(CpuId { domain: 1, cpu });
         let piece =
             |from, to, object| Piece { from, to, object, spent: TimeState::Waiting, cause: None, depth: 0 };
-        let qdisc = QdiscId { domain: 1, kind: event::Name::default(), device: event::Name::default() };
+        let holder = Holder::Qdisc(QdiscId {
+            domain: 1,
+            kind: event::Name::default(),
+            device: event::Name::default(),
+        });
         let held = |times: &[(i64, i64)]| -> Vec<(i64, i64, Object)> {
-            let frames = times.iter().map(|&(from, to)| HeldFrame::new(from, to, qdisc));
+            let frames = times.iter().map(|&(from, to)| Hold::new(from, to, holder));
             let pieces = vec![piece(0, 10, cpu(0)), piece(10, 20, cpu(1)), piece(20, 30, cpu(2))];
-            let all = within_qdiscs(pieces, &frames.collect::<Vec<_>>());
+            let all = within_holds(pieces, &frames.collect::<Vec<_>>());
             all.into_iter().map(|piece| (piece.from, piece.to, piece.object)).collect()
         };
-        let queue = Object::Qdisc(qdisc);
+        let queue = Object::Holder(holder);
         assert_eq!(held(&[]), [(0, 10, cpu(0)), (10, 20, cpu(1)), (20, 30, cpu(2))]);
         assert_eq!(held(&[(0, 30)]), [(0, 30, queue)]);
         assert_eq!(held(&[(5, 25)]), [(0, 5, cpu(0)), (5, 25, queue), (25, 30, cpu(2))]);
@@ -349,6 +385,34 @@ mod tests {
                 (100, 500)
             );
             assert_eq!(parts.last().map(|piece| piece.to - piece.from), Some(again.1));
+        }
+    }
+
+    #[test]
+    fn tcp_holds_back_what_is_in_its_send_queue_and_nothing_that_has_left_it() {
+        let [client, server] = [40_000, 80].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
+        let connection = event::Connection::between(client, server).ends()[0];
+        let event =
+            |kind, time| event::Event { position: connection.0, ..event::Event::new(kind, 1, time, 0, 0) };
+        let mut machine = Machine::default();
+        let hold = event::Event { code: event::HoldReason::Nagle.code(), ..event(event::Kind::TcpHold, 100) };
+        [hold, event(event::Kind::TcpRelease, 400)].iter().for_each(|event| machine.feed(event));
+        for (station, held) in [(Station::Known(KnownStation::TcpSendQueue), 300), (Station::Stack, 0)] {
+            let place = FlowPlace::In { domain: "host".into(), station };
+            let point = WayPoint::Flow { side: Some(ExchangeSide::Request), place };
+            let leg = Leg {
+                place: WayPlace { made: None, point }.into(),
+                until_ns: 500,
+                domain: 1,
+                cpu: 0,
+                tid: 7,
+            };
+            let path =
+                Path::new(1, String::new(), None, Way { start_ns: 0, legs: vec![leg] }).of(client, server);
+            let parts = path.break_down(&machine, &ClockErrors::default()).pieces;
+            let times = parts.iter().map(|piece| (piece.spent, piece.to - piece.from));
+            let in_queue: i64 = times.filter(|of| of.0 == TimeState::SendQueue).map(|of| of.1).sum();
+            assert_eq!(in_queue, held);
         }
     }
 }

@@ -11,8 +11,9 @@ pub enum Spec {
     /// a port: the server's.
     Connect(Option<u16>),
     /// From sending a request on a connection to the last that is received before the next request: the client's
-    /// view, or the server's of clients that no events tell of.
-    Request(Option<u16>),
+    /// view, or the server's of clients that no events tell of. With a port: the server's. With a domain: as that domain sees
+    /// them, of a server from receiving a request to sending the last of its answer, whoever asked.
+    Request(Option<u16>, Option<String>),
     /// From the beginning of a process to its end; of a thread, where events do not tell its process. With a name: of
     /// those called so at their ends.
     Process(Option<String>),
@@ -92,7 +93,7 @@ pub enum SpecError {
     Between(#[from] BetweenError),
     /// There is no such kind.
     #[error(
-        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME], exchange[:PORT][,rate=R], call[:PORT][,rate=R] or between:FROM..TO"
+        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT][@DOMAIN], process[:NAME], thread[:NAME], flow[:NAME], exchange[:PORT][,rate=R], call[:PORT][,rate=R] or between:FROM..TO"
     )]
     Kind(String),
 }
@@ -119,7 +120,12 @@ impl FromStr for Spec {
         }
         Ok(match word {
             "connect" => Self::Connect(port()?),
-            "request" => Self::Request(port()?),
+            "request" => {
+                let (port, domain) = port_and_domain(rest.unwrap_or_default());
+                let wrong = |_| SpecError::Port { kind: word.to_owned(), text: port.to_owned() };
+                let port = (!port.is_empty()).then(|| port.parse().map_err(wrong)).transpose()?;
+                Self::Request(port, domain)
+            }
             // Older than the field's word for it.
             "process" | "life" => Self::Process(rest.map(str::to_owned)),
             "thread" => Self::Thread(rest.map(str::to_owned)),
@@ -132,11 +138,25 @@ impl FromStr for Spec {
     }
 }
 
+/// Divides `80@vm1`.
+fn port_and_domain(text: &str) -> (&str, Option<String>) {
+    match text.split_once('@') {
+        // What names no domain is no port either.
+        Some((_, "")) | None => (text, None),
+        Some((port, domain)) => (port, Some(domain.to_owned())),
+    }
+}
+
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, rest) = match self {
             Self::Connect(port) => ("connect", port.map(|port| port.to_string())),
-            Self::Request(port) => ("request", port.map(|port| port.to_string())),
+            Self::Request(port, domain) => {
+                let port = port.map(|port| port.to_string());
+                let domain = domain.as_ref().map(|domain| format!("@{domain}"));
+                let both = port.iter().chain(&domain).map(String::as_str).collect::<String>();
+                ("request", Some(both).filter(|both| !both.is_empty()))
+            }
             Self::Process(name) => ("process", name.clone()),
             Self::Thread(name) => ("thread", name.clone()),
             Self::Flow(name) => ("flow", name.clone()),
@@ -165,6 +185,8 @@ mod tests {
             "connect",
             "connect:80",
             "request:443",
+            "request:443@vm1",
+            "request:@vm1",
             "process:nginx",
             "thread:nginx",
             "flow",
@@ -188,6 +210,8 @@ mod tests {
             "connect:x",
             "connect:70000",
             "connect:80,rate=5",
+            "request:x@vm1",
+            "request:80@",
             "call:5060,rate=",
             "call:5060,rate=0",
             "call:5060,rate=-1",

@@ -33,6 +33,8 @@ const ACCEPTING: i64 = 1_000_000_000;
 pub struct Transaction {
     /// What tells it from others of its kind.
     pub name: String,
+    /// The port of the service that was asked, if it is a request or a connection.
+    pub service: Option<u16>,
     /// The thread that it ended on.
     pub thread: ThreadId,
     /// Its time, in order and without gaps.
@@ -52,6 +54,7 @@ impl Transaction {
     pub(crate) fn new(name: String, thread: ThreadId, pieces: Vec<Piece>) -> Self {
         Self {
             name,
+            service: None,
             thread,
             pieces,
             points: Vec::new(),
@@ -81,7 +84,11 @@ impl Finder {
     pub fn new(spec: &Spec, number: &dyn Fn(&str) -> Option<u8>) -> Option<Self> {
         Some(match spec {
             Spec::Connect(port) => Self::Connect(Connects { port: *port, ..Connects::default() }),
-            Spec::Request(port) => Self::Request(Requests::of(*port)),
+            Spec::Request(port, domain) => {
+                // Of a domain that is not there, none is.
+                let domain = domain.as_ref().map(|domain| number(domain).unwrap_or(0));
+                Self::Request(Requests::of(*port, domain))
+            }
             Spec::Process(name) => Self::Lifetime(Lifetimes::of(name.clone(), false)),
             Spec::Thread(name) => Self::Lifetime(Lifetimes::of(name.clone(), true)),
             Spec::Between(between) => Self::Between(Betweens::new(between, number)),
@@ -206,13 +213,14 @@ struct Asked {
 
 impl Asked {
     fn over(self, end: EndId) -> Option<Transaction> {
-        Some(Transaction::new(named(end), self.thread, self.seen?))
+        Some(between_ends(end, self.thread, self.seen?))
     }
 }
 
-/// `40000 → 80`, as the one who asks calls it.
-fn named(end: EndId) -> String {
-    format!("{} → {}", end.connection.local_port(), end.connection.remote_port())
+/// A transaction on a connection, which is called `40000 → 80` as by the one who asks.
+fn between_ends(end: EndId, thread: ThreadId, pieces: Vec<Piece>) -> Transaction {
+    let [own, service] = [end.connection.local_port(), end.connection.remote_port()];
+    Transaction { service: Some(service), ..Transaction::new(format!("{own} → {service}"), thread, pieces) }
 }
 
 impl Connects {
@@ -264,7 +272,7 @@ impl Connects {
                 }
                 let since = pieces.last().map_or(asked.from, |piece| piece.to);
                 pieces.extend(breakdown(machine, thread, since, event.time_ns));
-                (!pieces.is_empty()).then(|| Transaction::new(named(end), thread, pieces))
+                (!pieces.is_empty()).then(|| between_ends(end, thread, pieces))
             }
             _ => None,
         }
@@ -295,6 +303,8 @@ impl Connects {
 #[derive(Debug)]
 pub struct Requests {
     port: Option<u16>,
+    /// As this domain alone sees them.
+    domain: Option<u8>,
     /// By the end that the transaction is told of.
     open: FxHashMap<EndId, Exchange>,
     /// The threads of these, so that the end of one finds what it has open.
@@ -333,9 +343,8 @@ struct Exchange {
 impl Exchange {
     fn over(self, end: EndId) -> Option<Transaction> {
         let connection = if self.server { end.connection.peer() } else { end.connection };
-        let name = named(EndId { connection, ..end });
-        let whole =
-            Transaction { bytes: Some(self.bytes), ..Transaction::new(name, self.thread, self.pieces) };
+        let told = between_ends(EndId { connection, ..end }, self.thread, self.pieces);
+        let whole = Transaction { bytes: Some(self.bytes), ..told };
         (!whole.pieces.is_empty()).then_some(whole)
     }
 }
@@ -355,9 +364,10 @@ fn of_recorder(thread: ThreadId, machine: &Machine, names: &Names) -> bool {
 }
 
 impl Requests {
-    fn of(port: Option<u16>) -> Self {
+    fn of(port: Option<u16>, domain: Option<u8>) -> Self {
         Self {
             port,
+            domain,
             open: FxHashMap::default(),
             of: BTreeSet::new(),
             services: FxHashMap::default(),
@@ -470,6 +480,9 @@ impl Requests {
         if !matches!(event.kind, Kind::Send | Kind::Receive | Kind::Socket) {
             return None;
         }
+        if self.domain.is_some_and(|domain| domain != event.domain) {
+            return None;
+        }
         let end = EndId::of(event)?;
         let (local, remote) = (end.connection.local_port(), end.connection.remote_port());
         if event.kind == Kind::Socket {
@@ -491,7 +504,8 @@ impl Requests {
             return None;
         }
         let server = local == service;
-        if server && remote != service && machine.connections.peer(end).is_some() {
+        let told_by_client = |client: EndId| self.domain.is_none_or(|domain| domain == client.domain);
+        if server && remote != service && machine.connections.peer(end).is_some_and(told_by_client) {
             // It is told as the client's. What was begun before the client was seen is not whole.
             self.close(end);
             return None;

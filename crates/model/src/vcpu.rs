@@ -47,6 +47,11 @@ pub struct Vcpu {
     delivered: VecDeque<TimeSpan>,
     /// When an interrupt was injected that the guest has not taken yet.
     injected: Option<i64>,
+    /// When it was halted, as KVM told at the end.
+    halts: VecDeque<TimeSpan>,
+    /// An interrupt of the guest's has woken a thread since the last halt; and when each first one did.
+    has_woken: bool,
+    first_wakes: VecDeque<i64>,
 }
 
 /// That a vCPU was inside its guest.
@@ -78,11 +83,19 @@ impl Vcpu {
         self.last_stay(before)?.reason
     }
 
-    /// Whether it halted when it came out of the guest before that time: the exit's reason says so, or KVM did.
-    pub(crate) fn was_halted(&self, before: i64) -> bool {
+    /// Whether it was halted at that time, outside the guest: it came out for that, as the exit's reason says, or KVM did. If KVM
+    /// told that it was halted until then and not since, it sleeps for something else: as it is frozen or stopped.
+    pub(crate) fn was_halted(&self, at: i64) -> bool {
         // A PV guest of Xen's halts by a hypercall.
         let halts = |reason| matches!(ExitReason::of(reason), ExitReason::Halt | ExitReason::Xen(_));
-        self.last_stay(before).is_some_and(|stay| stay.halted || stay.reason.is_some_and(halts))
+        let Some(stay) = self.last_stay(at) else { return false };
+        if !stay.halted && !stay.reason.is_some_and(halts) {
+            return false;
+        }
+        let begun = |halt: &&TimeSpan| halt.from <= at.saturating_add(HALTING);
+        let after =
+            |time: i64| self.halts.get(self.halts.partition_point(|halt| halt.to <= time)).filter(begun);
+        after(stay.left).is_none() || after(at).is_some()
     }
 
     /// The last stay inside the guest that was over before that time.
@@ -100,6 +113,13 @@ impl Vcpu {
     /// The last time before another from when an interrupt was injected until the guest took it.
     pub(crate) fn last_delivered(&self, bounds: TimeSpan) -> Option<TimeSpan> {
         last_within(&self.delivered, bounds)
+    }
+
+    /// Whether an interrupt of the guest's woke a thread between two times, the second not included, for the first time since a
+    /// halt.
+    pub(crate) fn woke_first(&self, from: i64, to: i64) -> bool {
+        let next = self.first_wakes.partition_point(|woke| *woke < from);
+        self.first_wakes.get(next).is_some_and(|woke| *woke < to)
     }
 
     /// Since when something is known of it.
@@ -125,6 +145,9 @@ pub struct Check {
     /// Those of them while the vCPU was outside its guest: that cannot be.
     pub outside: u64,
 }
+
+/// From when a vCPU came out of its guest to halt, or its thread slept, KVM counts the halt within this time, in nanoseconds.
+const HALTING: i64 = 20_000;
 
 /// With more than this error, nothing can be said.
 const COARSE: i64 = 1_000_000;
@@ -263,6 +286,12 @@ impl Vcpus {
         all.iter().filter(|carrier| carrier.wakes && carrier.is_woken).map(|carrier| carrier.thread)
     }
 
+    /// Threads of the host that a guest's vCPUs have woken.
+    pub(crate) fn backends(&self, guest: u8) -> impl Iterator<Item = ThreadId> + '_ {
+        let all = self.carriers.get(&guest).map_or(&[][..], Vec::as_slice);
+        all.iter().filter(|carrier| carrier.is_woken).map(|carrier| carrier.thread)
+    }
+
     /// Whether a thread of a process serves a guest's devices: it is one of QEMU's process, or was seen to.
     pub(crate) fn serves(&self, thread: ThreadId, process: u64, guest: u8) -> bool {
         let of_qemu = self.guest(thread.domain, process) == Some(guest);
@@ -290,13 +319,24 @@ impl Vcpus {
         }
     }
 
-    /// KVM tells that the vCPU that a thread is was halted until now.
-    pub(crate) fn halted(&mut self, thread: ThreadId) {
+    /// KVM tells that the vCPU that a thread is was halted until now, for so long.
+    pub(crate) fn halted(&mut self, time: i64, thread: ThreadId, ns: u64) {
         if let Some(vcpu) = self.vcpu_mut(thread)
             && vcpu.entered.is_none()
             && let Some(last) = vcpu.inside.back_mut()
         {
             last.halted = true;
+            vcpu.halts.push_back(TimeSpan { from: time.saturating_sub_unsigned(ns), to: time });
+        }
+    }
+
+    /// An interrupt of a processor wakes a thread.
+    #[inline]
+    pub(crate) fn wakes(&mut self, time: i64, cpu: CpuId) {
+        if let Some(vcpu) = self.all.get_mut(cpu)
+            && !std::mem::replace(&mut vcpu.has_woken, true)
+        {
+            vcpu.first_wakes.push_back(time);
         }
     }
 
@@ -321,6 +361,9 @@ impl Vcpus {
             pending: VecDeque::new(),
             delivered: VecDeque::new(),
             injected: None,
+            halts: VecDeque::new(),
+            has_woken: false,
+            first_wakes: VecDeque::new(),
         };
         let vcpu = self.all.get_or_insert_with(cpu, new);
         (vcpu.entered, vcpu.unsure) = (Some(event.time_ns), false);
@@ -352,6 +395,10 @@ impl Vcpus {
     pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, reason: Option<i32>, lost: Option<i64>) {
         let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(*cpu)) else { return };
         vcpu.unsure = false;
+        if reason.is_some_and(|reason| ExitReason::of(reason) == ExitReason::Halt) {
+            // It has taken what was injected.
+            (vcpu.has_woken, vcpu.injected) = (false, None);
+        }
         self.told.insert(thread.domain, time);
         let behind = |lost: &i64| vcpu.inside.back().is_some_and(|stay| stay.left <= *lost);
         let entered = vcpu.entered.take().or(lost.filter(behind));
@@ -371,10 +418,12 @@ impl Vcpus {
             while vcpu.inside.len() > 1 && vcpu.inside[1].entered <= time {
                 vcpu.inside.pop_front();
             }
-            for spans in [&mut vcpu.pending, &mut vcpu.delivered] {
+            for spans in [&mut vcpu.pending, &mut vcpu.delivered, &mut vcpu.halts] {
                 let over = spans.partition_point(|span| span.to < time);
                 spans.drain(..over);
             }
+            let over = vcpu.first_wakes.partition_point(|woke| *woke < time);
+            vcpu.first_wakes.drain(..over);
         }
     }
 }

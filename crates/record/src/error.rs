@@ -29,6 +29,18 @@ pub enum Error {
     /// This machine gives no random numbers.
     #[error("/dev/urandom cannot be read: {0}")]
     Random(#[source] io::Error),
+    /// There is next to no space where the trace is to be.
+    #[error(
+        "only {} are free where {} is to be: free some, or name another directory with -o",
+        xweave_text::size(*free as f64),
+        output.display()
+    )]
+    Space {
+        /// The trace directory.
+        output: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// How this process is scheduled cannot be changed.
     #[error("--background: the kernel does not let xweave's threads be put there (SCHED_IDLE): {0}")]
     Background(#[source] io::Error),

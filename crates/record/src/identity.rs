@@ -48,13 +48,23 @@ pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
         Some(Answered { spec, facts, .. })
             if spec.role() == Role::Host && facts.xen.is_none() && guests().next().is_some() =>
         {
-            if vms.is_empty() {
-                warnings.push(format!(
-                    "{0}: KVM shows no virtual machine there, though guests are recorded: whose they are and their \
-                     clocks are then only estimated. If they run on {0}: mount -t debugfs none /sys/kernel/debug",
-                    spec.name
-                ));
-            }
+            let host = &spec.name;
+            let shown = match vms {
+                [] => Some(
+                    "KVM shows no virtual machine there, though guests are recorded: whose they are and their clocks",
+                ),
+                // They are known by their processes.
+                _ if vms.iter().all(|vm| vm.tsc_offsets.is_empty()) => {
+                    Some("KVM does not show the clocks of its virtual machines: those of guests")
+                }
+                _ => None,
+            };
+            warnings.extend(shown.map(|shown| {
+                format!(
+                    "{host}: {shown} are then only estimated. If they run on {host}: mount -t debugfs none \
+                     /sys/kernel/debug"
+                )
+            }));
             warnings.extend(guests().filter_map(|guest| guest.unknown_to(&spec.name, vms)));
         }
         _ => {}
@@ -223,6 +233,7 @@ mod tests {
                 pid,
                 comm: "qemu-system-x86".to_owned(),
                 cid: Some(cid).filter(|cid| *cid > 0),
+                tsc_offsets: vec![-7],
                 ..Vm::default()
             };
             let facts = DomainInfo {
@@ -334,6 +345,15 @@ mod tests {
             ["vm1: no virtual machine of host has the CID 5: is host the machine that it runs on?"]
         );
         assert_eq!(domains(&[(2114, 3), (2200, 0)], &given).warnings(), [""; 0], "one does not tell");
+        let mut by_process = domains(&[(2114, 5)], &given);
+        by_process.0[0].1.vms[0].tsc_offsets.clear();
+        assert_eq!(
+            by_process.warnings(),
+            [
+                "host: KVM does not show the clocks of its virtual machines: those of guests are then only estimated. \
+              If they run on host: mount -t debugfs none /sys/kernel/debug"
+            ]
+        );
         let mut xen = domains(&[], &given);
         xen.0[0].1.xen = Some(XenDomain::Pv);
         assert_eq!(xen.warnings(), [""; 0]);

@@ -2,7 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use xweave_weave::EventChoice;
+
 use crate::{budget::Budget, domain::DomainSpec, remaining::Required, settings::Settings};
+
+/// Bytes of a domain's ring buffers, unless others are asked for.
+const BUFFER: u32 = 16 << 20;
+
+/// Keys that may carry flows at once in a domain, likewise.
+const FLOWS: u32 = 1 << 16;
 
 /// What ends a recording.
 #[derive(Clone, Debug)]
@@ -41,7 +49,7 @@ pub struct Options {
     /// Which frames are followed, as of [`xweave_aspect::filter`]; none: all.
     pub filter: Option<String>,
     /// The events to record besides, in all domains.
-    pub events: xweave_weave::EventChoice,
+    pub events: EventChoice,
     /// Whether Xen is to record what it does itself, too: the first domain is its dom0.
     pub xen: bool,
     /// The domains besides this machine.
@@ -74,4 +82,32 @@ pub struct Options {
     pub budget: Budget,
     /// The command line, for the trace's manifest.
     pub command_line: Vec<String>,
+}
+
+impl Options {
+    /// Options to record nothing of this machine into a new trace until then, with buffers of 16 MiB.
+    pub fn new(output: PathBuf, until: Until, cache: PathBuf) -> Self {
+        Self {
+            aspects: Vec::new(),
+            expressions: Vec::new(),
+            filter: None,
+            events: EventChoice::default(),
+            xen: false,
+            domains: Vec::new(),
+            required: Required::all_if(false),
+            output,
+            replace: false,
+            until,
+            buffer: BUFFER,
+            flow_table: FLOWS,
+            serial_attach: false,
+            background: false,
+            symbols: Vec::new(),
+            settings: Settings::default(),
+            compile_here: false,
+            cache,
+            budget: Budget::default(),
+            command_line: Vec::new(),
+        }
+    }
 }

@@ -17,7 +17,7 @@ use xweave_wire::message::{Reply, Request};
 
 use crate::{
     Error, Options, Outcome, Phase, Transport, Until, back_ends,
-    budget::Budget,
+    budget::{Budget, free_space},
     capture::Capture,
     command::Command,
     deploy::{Deployment, deploy},
@@ -62,6 +62,9 @@ pub(crate) struct Means<'a> {
     pub(crate) pace: Pace,
 }
 
+/// Bytes that have to be free for a trace: less than its first files take.
+const LEAST_SPACE: u64 = 128 << 10;
+
 /// Makes plans of aspects, with programs that were compiled before.
 pub(crate) type Deploy =
     dyn Fn(&mut Capture<'_>, &Aspects, &Library<'_>, &Options) -> Result<Deployment, Error>;
@@ -92,6 +95,10 @@ pub(crate) fn record_by(
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Outcome, Error> {
     Writer::check(&options.output, options.replace)?;
+    let free = free_space(&options.output);
+    if free < LEAST_SPACE {
+        return Err(Error::Space { output: options.output.clone(), free });
+    }
     let AspectInput { sources, objects } =
         xweave_weave::read_aspects(&options.aspects, &options.expressions, options.filter.as_deref())?;
     let aspects = xweave_aspect::parse(sources).map_err(Error::Aspects)?;

@@ -26,8 +26,6 @@ use crate::{
     hypervisor::{Imported, place_file},
     pace::Pace,
     recording::{Means, record_by},
-    remaining::Required,
-    settings::Settings,
     transport::Stream,
 };
 
@@ -92,26 +90,13 @@ pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Bud
         transport: Transport::Command((*name).to_owned()),
     };
     Options {
-        aspects: Vec::new(),
         expressions: vec!["execution(f) { STORE_DATA1(1); }".to_owned()],
-        filter: None,
-        xen: false,
-        required: Required::all_if(false),
-        events: xweave_weave::EventChoice::default(),
         domains: domains.iter().map(spec).collect(),
-        output: folder.join("trace"),
         replace: true,
-        until,
         buffer: 4096,
         flow_table: 1,
-        serial_attach: false,
-        compile_here: false,
-        background: false,
-        symbols: Vec::new(),
-        settings: Settings::default(),
-        cache: folder.join("cache"),
         budget,
-        command_line: Vec::new(),
+        ..Options::new(folder.join("trace"), until, folder.join("cache"))
     }
 }
 

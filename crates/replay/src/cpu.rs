@@ -151,6 +151,17 @@ impl Cpu {
         self.completions.last().filter(|last| last.depth == depth).map(|last| last.request)
     }
 
+    /// The request of a thread that the thread which has the CPU has just completed, as a handler of interrupts does that is a
+    /// thread itself, or one that works for a device.
+    #[inline]
+    pub fn completed_for(&self, thread: ThreadId, time: i64) -> Option<u64> {
+        if self.completions.is_empty() || !self.frames.is_empty() || self.tid == 0 {
+            return None;
+        }
+        let just = |one: &&Completion| one.by == Some(thread) && one.time >= time.saturating_sub(HANDLER);
+        self.completions.iter().rev().find(just).map(|one| one.request)
+    }
+
     /// The interrupt under way completes a request that a thread had queued.
     pub(crate) fn complete(&mut self, time: i64, request: u64, by: Option<ThreadId>) {
         // Interrupts or their ends may not be recorded, and nothing else happen on this CPU.

@@ -114,6 +114,16 @@ pub enum Ended {
     Lost,
 }
 
+impl Ended {
+    /// The processor whose interrupt ended it.
+    pub fn cpu(self) -> Option<u32> {
+        match self {
+            Self::Interrupt { cpu, .. } => Some(cpu),
+            Self::Thread { .. } | Self::Unseen | Self::Lost => None,
+        }
+    }
+}
+
 /// A part of a thread's line, until the next one's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
@@ -229,6 +239,21 @@ impl Thread {
         })
     }
 
+    /// Since when it was ready at that time, and which thread had woken it for that.
+    fn ready_since(&self, at: i64) -> Option<(i64, ThreadId)> {
+        let next = self.past.partition_point(|segment| segment.to <= at);
+        let (since, doing) =
+            self.past.get(next).map_or((self.since, self.now), |segment| (segment.from, segment.doing));
+        let before = self.past.get(next.checked_sub(1)?)?;
+        match (doing, before.doing) {
+            (
+                ThreadState::Ready { .. },
+                ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. },
+            ) if since <= at => Some((since, by)),
+            _ => None,
+        }
+    }
+
     /// What it did between two times, as segments that leave no gap; `None` for what is not known, before its
     /// line begins. What lasts is told up to `to`. What was lost on other processors is not looked at.
     #[inline]
@@ -311,6 +336,16 @@ impl Threads {
     #[inline]
     pub fn last_loss(&self, domain: u8) -> Option<i64> {
         self.lost.get(&domain)?.end()
+    }
+
+    /// The threads of a domain that were ready at that time, after a wait that a thread ended: since when, and by whom. Looks
+    /// through all threads.
+    pub fn ready_at(&self, domain: u8, at: i64) -> impl Iterator<Item = (ThreadId, i64, ThreadId)> + '_ {
+        let all = self.all.iter().filter(move |(id, _)| id.domain == domain);
+        all.filter_map(move |(id, thread)| {
+            let (since, by) = thread.ready_since(at)?;
+            Some((*id, since, by))
+        })
     }
 
     /// How many are remembered.

@@ -68,6 +68,12 @@ fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
     if let Some(unanswered) = losses::unanswered(outcome) {
         return format!("; {unanswered}");
     }
+    if let Spec::Request(_, Some(domain)) = spec {
+        let domains = trace.manifest().domains.iter().map(|domain| domain.name.as_str());
+        if !domains.clone().any(|name| name == domain) {
+            return format!("; there is no domain {domain}: {}", xweave_text::instead(domain, domains));
+        }
+    }
     let census = Census::of(trace);
     match (spec, &outcome.passed) {
         (Spec::Between(between), Some(passed)) => {

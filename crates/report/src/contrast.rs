@@ -1,8 +1,11 @@
 //! Two sides of transactions: how much longer one's took, and what that was spent on.
 
+use std::cmp::Reverse;
+
 use xweave_model::{
     Contrast,
-    contrast::{Cause, Part, Side},
+    contrast::{By, Cause, Part, Side},
+    delay::DelayKind,
     recorded::LeftOut,
 };
 
@@ -70,14 +73,39 @@ fn left_out(left: &LeftOut) -> String {
     format!("{}: there, {what}, and what differs by that says nothing", comparison::lacks(left))
 }
 
-/// What changed most in the direction of the difference, beyond noise.
+/// What changed most in the direction of the difference, beyond noise: by kinds, so that a wait of many threads is not behind
+/// what one of them did.
 fn named(contrast: &Contrast) -> String {
     let same = |cause: &&Cause| cause.difference_ns.signum() == contrast.difference_ns.signum();
     let telling = |cause: &&Cause| cause.differs && share(contrast, cause.difference_ns) >= TELLING;
-    let told = contrast.causes.iter().filter(same).filter(telling).take(NAMED);
-    let told: Vec<_> =
-        told.map(|cause| format!("{} {}", words::delay(&cause.delay), change(cause.difference_ns))).collect();
+    let mut kinds: Vec<(DelayKind, Vec<&Cause>)> = Vec::new();
+    for cause in contrast.causes.iter().filter(same).filter(telling) {
+        match kinds.iter_mut().find(|(kind, _)| *kind == cause.delay.kind) {
+            Some((_, causes)) => causes.push(cause),
+            None => kinds.push((cause.delay.kind, vec![cause])),
+        }
+    }
+    let sum = |causes: &[&Cause]| causes.iter().map(|cause| cause.difference_ns).sum::<i64>();
+    kinds.sort_by_key(|(_, causes)| Reverse(sum(causes).unsigned_abs()));
+    let one = |cause: &Cause| {
+        format!("{} {}{}", words::delay(&cause.delay), change(cause.difference_ns), mostly_by(cause))
+    };
+    let told = kinds.iter().take(NAMED).map(|(kind, causes)| match &causes[..] {
+        [cause] => one(cause),
+        several => {
+            let each: Vec<_> = several.iter().take(NAMED).map(|cause| one(cause)).collect();
+            format!("{} {} ({})", words::delay_kind(*kind), change(sum(several)), each.join(", "))
+        }
+    });
+    let told: Vec<_> = told.collect();
     if told.is_empty() { String::new() } else { format!(": {}", told.join("; ")) }
+}
+
+/// Who is behind most of a cause's change, if anybody is.
+fn mostly_by(cause: &Cause) -> String {
+    let most = |by: &&By| by.difference_ns.unsigned_abs() * 2 >= cause.difference_ns.unsigned_abs();
+    let by = cause.by.first().filter(most);
+    by.map_or_else(String::new, |by| format!(" by {}", objects::offender(&by.who)))
 }
 
 fn looked_at(of: &[Side; 2], sides: Sides) -> String {

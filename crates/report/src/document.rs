@@ -3,7 +3,7 @@
 //!
 //! Each command's document has a module: [`doctor`], [`sites`], [`check`], [`fmt`], [`record`], [`records`], [`flows`] (with
 //! [`exchange`]), [`explain`] (with [`parts`], [`divided`] and [`lives`]), [`machines`], [`compare`], [`contrast`], [`vary`],
-//! [`experiment`], [`import`], [`merge`]. Those of `xweave cost` and `xweave export` are built in `xweave_cost` and
+//! [`experiment`], [`import`], [`latency`], [`merge`]. Those of `xweave cost` and `xweave export` are built in `xweave_cost` and
 //! `xweave_export`, of what these crates have.
 
 pub mod check;
@@ -18,6 +18,7 @@ pub mod explain;
 pub mod flows;
 pub mod fmt;
 pub mod import;
+pub mod latency;
 pub mod lives;
 pub mod machines;
 pub mod merge;

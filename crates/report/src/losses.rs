@@ -1,22 +1,61 @@
 //! What a trace lacks, and what cannot be known because of that: said before anything that is.
 
-use xweave_model::{LossOfCpu, LossOfDomain, Outcome};
+use xweave_model::{LossOfCpu, LossOfDomain, Outcome, RecorderUse};
+use xweave_trace::Manifest;
 
-use crate::{View, number, words};
+use crate::{
+    View, number,
+    words::{self, objects},
+};
 
 /// Of more processors, the sum is told.
 const CPUS: usize = 8;
 
-/// What a reader must know before trusting the breakdown, a line each; times are told since `start_ns`. Empty if there
-/// is nothing.
-pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
-    let unused = words::unused::unused(&outcome.unused).map(|unused| unused.to_string());
-    of_recording(outcome, start_ns).into_iter().chain(unused).collect()
+/// So many remarks are shown in a terminal, unless all are asked for.
+const SHOWN: usize = 3;
+
+/// From this share of a domain's CPUs on, what the recorder took is told before all that it may have changed.
+const TELLING: f64 = 0.05;
+
+/// What a reader must know before trusting the breakdown of a trace with this manifest, a line each. Empty if there is
+/// nothing.
+pub fn remarks(outcome: &Outcome, manifest: &Manifest) -> Vec<String> {
+    of_outcome(outcome, manifest).chain(warnings(manifest)).collect()
 }
 
-/// The same without the requests that could not be used, for what says that itself.
-fn of_recording(outcome: &Outcome, start_ns: i64) -> Vec<String> {
-    let mut remarks = Vec::new();
+/// The same without what was told when it was recorded.
+fn of_outcome(outcome: &Outcome, manifest: &Manifest) -> impl Iterator<Item = String> {
+    let unused = words::unused::unused(&outcome.unused).map(|unused| unused.to_string());
+    of_recording(outcome, manifest).into_iter().chain(unused)
+}
+
+/// What was told already when it was recorded, a line each.
+pub(crate) fn warnings(manifest: &Manifest) -> impl Iterator<Item = String> {
+    manifest.warnings.iter().map(|warning| warning.lines().collect::<Vec<_>>().join(" "))
+}
+
+/// What the recorder took of the CPUs, if that is much; and how it takes less.
+pub fn recorder(of: &RecorderUse) -> Option<String> {
+    let much = of.shares.iter().filter(|(_, share)| *share >= TELLING);
+    let much: Vec<_> =
+        much.map(|(domain, share)| format!("{} of {domain}'s", number::percent(*share))).collect();
+    let remedy = match of.background {
+        true => "record fewer groups of events, or give it a CPU of its own",
+        false => "record with --background, or fewer groups of events",
+    };
+    (!much.is_empty()).then(|| {
+        format!(
+            "{} took {} CPU time, and all times include that: {remedy}",
+            objects::recorder(),
+            much.join(", ")
+        )
+    })
+}
+
+/// The remarks without the requests that could not be used, for what says that itself.
+fn of_recording(outcome: &Outcome, manifest: &Manifest) -> Vec<String> {
+    let start_ns = manifest.start_ns;
+    let mut remarks = Vec::from_iter(recorder(&outcome.recorder));
     if outcome.incomplete_flows {
         let what = "what was seen of incomplete ones is explained, from the first to the last step of each";
         remarks.push(format!("no flow is complete: {what} (xweave flows says what they lack)"));
@@ -62,18 +101,29 @@ pub fn unanswered(outcome: &Outcome) -> Option<String> {
     (outcome.unanswered > 0).then(|| format!("{have} no answer, and no place among the transactions: {why}"))
 }
 
-/// The remarks as text.
-pub fn text(outcome: &Outcome, start_ns: i64, view: View) -> String {
-    lines(remarks(outcome, start_ns), view)
+/// The remarks as text: all of them, or the first of those that were not told when it was recorded.
+pub fn text(outcome: &Outcome, manifest: &Manifest, all: bool, view: View) -> String {
+    let remarks = if all { remarks(outcome, manifest) } else { of_outcome(outcome, manifest).collect() };
+    lines(remarks, all, view)
 }
 
 /// The remarks as text, without the requests that could not be used: [`variation::headline`](crate::variation::headline) has
 /// these.
-pub fn text_of_recording(outcome: &Outcome, start_ns: i64, view: View) -> String {
-    lines(of_recording(outcome, start_ns), view)
+pub fn text_of_recording(outcome: &Outcome, manifest: &Manifest, all: bool, view: View) -> String {
+    lines(of_recording(outcome, manifest), all, view)
 }
 
-fn lines(remarks: Vec<String>, view: View) -> String {
+/// What the recorder took as text, of a trace that is told as a whole.
+pub fn text_of_recorder(of: &RecorderUse, view: View) -> String {
+    lines(recorder(of).into_iter().collect(), true, view)
+}
+
+fn lines(mut remarks: Vec<String>, all: bool, view: View) -> String {
+    if !all && remarks.len() > SHOWN {
+        let more = remarks.len() - SHOWN;
+        remarks.truncate(SHOWN);
+        remarks.push(format!("and {}: --all", number::counted(more as u64, "more remark", "more remarks")));
+    }
     let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
     remarks.into_iter().map(|remark| format!("{on}! {remark}{off}\n")).collect()
 }

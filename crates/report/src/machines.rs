@@ -3,7 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use xweave_model::{
-    Census, ObjectGroup, Usage, UsageKind, UsageObject,
+    Blame, Census, ObjectGroup, Tenant, Usage, UsageKind, UsageObject,
+    blame::{Relation, blames},
     mean::mean,
     usage::{Figures, Key},
 };
@@ -33,8 +34,9 @@ pub(crate) const NOTHING_WAITED: &str = "Nothing waited for a CPU for 1 % of the
 /// One object and what it did.
 type One<'a> = (&'a UsageObject, Figures);
 
-/// The answers in a few lines: who waited for whom, who writes to which disk; then a table for each domain that did anything, in this order.
-pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
+/// The answers in a few lines: who waited for whom, who writes to which disk; then a table for each domain that did anything, in
+/// this order: of many CPUs, virtual machines, disks and waits those with the most, unless all are wanted.
+pub fn text(usage: &Usage, domains: &[&str], all: bool, view: View) -> String {
     let recorded = format!(
         "{}: {}, {}",
         domains.join(", "),
@@ -47,7 +49,7 @@ pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
         text.push_str(&table::paragraph(&line, view));
     }
     for &domain in domains {
-        let of = Domain { usage, domain };
+        let of = Domain { usage, domain, all };
         let rows = of.rows();
         if rows.is_empty() {
             continue;
@@ -58,7 +60,7 @@ pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
     text
 }
 
-/// Who waited longest for a CPU, and for whom.
+/// Who waited longest for a CPU, and for whom: told where nobody else is to blame for it.
 pub(crate) struct Longest<'a> {
     domain: &'a str,
     who: &'a ObjectGroup,
@@ -113,8 +115,77 @@ impl<'a> Longest<'a> {
     }
 }
 
+/// What kept another one waiting for a CPU more than anything else did.
+pub(crate) struct Culprit<'a> {
+    usage: &'a Usage,
+    /// Whom it kept waiting.
+    blame: Blame,
+    /// Who else kept whom waiting.
+    others: Vec<Blame>,
+}
+
+impl<'a> Culprit<'a> {
+    /// None, if nobody is telling.
+    pub(crate) fn of(usage: &'a Usage) -> Option<Self> {
+        let mut others = blames(usage);
+        if !others.first()?.is_telling(usage.span_ns) {
+            return None;
+        }
+        Some(Self { usage, blame: others.remove(0), others })
+    }
+
+    /// Whom it kept waiting, and for how long.
+    pub(crate) fn headline(&self) -> String {
+        let blame = &self.blame;
+        let of = Domain { usage: self.usage, domain: &blame.domain, all: false };
+        let cpus = match of.cpus() {
+            0 | 1 => "CPU".to_owned(),
+            several => format!("{} CPUs", number::count(several)),
+        };
+        format!(
+            "{} used {} of {}'s {cpus} and kept {} waiting for {} ({} of its waits)",
+            objects::tenant(&blame.culprit),
+            number::percent(of.of_cpus(blame.ran_ns).min(1.0)),
+            blame.domain,
+            objects::tenant(&blame.victim),
+            number::span(blame.ns),
+            number::percent(blame.share().min(1.0)),
+        )
+    }
+
+    /// For what else its victim waited: `vm1 waited 8.500 s for a CPU of host: for vm2 41 %, itself 30 %, bash 2 %`.
+    pub(crate) fn victims_waits(&self) -> String {
+        let first = &self.blame;
+        let of_victim = |blame: &&Blame| blame.domain == first.domain && blame.victim == first.victim;
+        let others = self.others.iter().filter(of_victim);
+        let mut waits: Vec<&Blame> = std::iter::once(first).chain(others).collect();
+        waits.sort_by_key(|blame| Reverse(blame.ns));
+        let told = waits.iter().filter(|blame| blame.share() >= 0.01).take(NAMED).map(|blame| {
+            let by: String = match blame.relation {
+                Relation::Own => "itself".into(),
+                _ => objects::tenant(&blame.culprit).into(),
+            };
+            format!("{by} {}", number::percent(blame.share()))
+        });
+        format!(
+            "{} waited {} for a CPU of {}: for {}",
+            objects::tenant(&first.victim),
+            number::span(first.waited_ns),
+            first.domain,
+            told.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// Whether that is the recorder.
+    pub(crate) fn is_recorder(&self) -> bool {
+        self.blame.culprit == Tenant::Recorder
+    }
+}
+
 fn headline(usage: &Usage) -> String {
-    Longest::of(usage).map_or_else(|| NOTHING_WAITED.to_owned(), |longest| longest.headline())
+    let longest = || Longest::of(usage).map(|longest| longest.headline());
+    let culprit = Culprit::of(usage).map(|culprit| culprit.headline());
+    culprit.or_else(longest).unwrap_or_else(|| NOTHING_WAITED.to_owned())
 }
 
 /// Who had the CPUs that processes waited for, as shares of how long they waited.
@@ -123,7 +194,13 @@ fn taken_by(usage: &Usage, domain: &str, who: &ObjectGroup, all: u64) -> Taken {
     let of = || usage.waited.iter().filter(|waited| waited.domain == domain && waited.who == *who);
     let named = of().take(NAMED).filter(|waited| share(waited.ns) >= 0.01);
     let named: Vec<_> = named
-        .map(|waited| format!("{} {}", objects::processes(&waited.by), number::percent(share(waited.ns))))
+        .map(|waited| {
+            let by = match waited.by == *who {
+                true => "each other".to_owned(),
+                false => objects::processes(&waited.by).into(),
+            };
+            format!("{by} {}", number::percent(share(waited.ns)))
+        })
         .collect();
     let by_some = !named.is_empty();
     let mut told = if by_some { vec![format!("taken by {}", named.join(", "))] } else { Vec::new() };
@@ -138,9 +215,16 @@ fn taken_by(usage: &Usage, domain: &str, who: &ObjectGroup, all: u64) -> Taken {
 struct Domain<'a> {
     usage: &'a Usage,
     domain: &'a str,
+    /// All CPUs, virtual machines, disks and waits are told, however many there are.
+    all: bool,
 }
 
 impl<'a> Domain<'a> {
+    /// How many are told, of which so many are usually.
+    fn most(&self, usually: usize) -> usize {
+        if self.all { usize::MAX } else { usually }
+    }
+
     /// How long it was recorded.
     fn span_ns(&self) -> u64 {
         self.usage.spans.get(self.domain).copied().unwrap_or(self.usage.span_ns)
@@ -192,19 +276,21 @@ impl<'a> Domain<'a> {
         add("ran", self.ran());
         self.waits().into_iter().for_each(|told| add("waited", vec![told]));
         let guests = self.guests();
-        for guest in guests.iter().take(GUESTS) {
+        for guest in guests.iter().take(self.most(GUESTS)) {
             add(&objects::machine(guest).to_string(), self.guest(guest));
         }
-        if let Some(more) = guests.len().checked_sub(GUESTS + 1) {
-            add("", vec![number::counted(more as u64 + 1, "other VM", "other VMs")]);
+        let more = guests.len().saturating_sub(self.most(GUESTS));
+        if more > 0 {
+            add("", vec![format!("{}: --all", number::counted(more as u64, "other VM", "other VMs"))]);
         }
         let (disks, users) =
             (self.all(UsageKind::Disk, |of| of.time_ns), self.all(UsageKind::DiskUser, |of| of.bytes));
-        for (disk, of) in disks.iter().take(NAMED) {
+        for (disk, of) in disks.iter().take(self.most(NAMED)) {
             add(&objects::usage(disk).to_string(), vec![self.disk(disk, of, &users)]);
         }
-        if let Some(more) = disks.len().checked_sub(NAMED + 1) {
-            add("", vec![number::counted(more as u64 + 1, "other disk", "other disks")]);
+        let more = disks.len().saturating_sub(self.most(NAMED));
+        if more > 0 {
+            add("", vec![format!("{}: --all", number::counted(more as u64, "other disk", "other disks"))]);
         }
         add("serves", self.exchanged(UsageKind::Service, |of| of.bytes));
         add("asks", self.exchanged(UsageKind::Peer, |of| of.wait_ns.max(of.bytes)));
@@ -223,13 +309,13 @@ impl<'a> Domain<'a> {
         if cpus.len() < 2 {
             return Vec::new();
         }
-        let more = cpus.len().saturating_sub(CPUS);
+        let more = cpus.len().saturating_sub(self.most(CPUS));
         if more > 0 {
             cpus.sort_by_key(|(cpu, ns)| (Reverse(*ns), *cpu));
         }
         let share = |ns: u64| number::percent((ns as f64 / self.span_ns().max(1) as f64).min(1.0));
         let mut told: Vec<String> =
-            cpus.iter().take(CPUS).map(|(cpu, ns)| format!("{cpu}: {}", share(*ns))).collect();
+            cpus.iter().take(self.most(CPUS)).map(|(cpu, ns)| format!("{cpu}: {}", share(*ns))).collect();
         if let Some((_, least)) = cpus.last().filter(|_| more > 0) {
             told.push(format!("{more} more down to {}", share(*least)));
         }
@@ -257,7 +343,7 @@ impl<'a> Domain<'a> {
 
     /// Who was ready for a CPU that others had, a line each.
     fn waits(&self) -> Vec<String> {
-        let waiting = self.others(UsageKind::Process, |of| of.wait_ns).into_iter().take(WAITING);
+        let waiting = self.others(UsageKind::Process, |of| of.wait_ns).into_iter().take(self.most(WAITING));
         let waiting = waiting.filter(|(_, of)| of.wait_ns as f64 >= TELLING * self.span_ns() as f64);
         let told = waiting.filter_map(|(object, of)| {
             let who = object.group()?;

@@ -333,6 +333,11 @@ fn runs(ksm: Option<Ksm>) -> String {
         Some(Ksm { run: 1, pages_sharing, .. }) => {
             format!("KSM is running, and has given back {}.", pages(pages_sharing))
         }
+        // It did run, or others merged by it, as `xweave merge` does.
+        Some(Ksm { run: 0, pages_sharing: pages_sharing @ 1.., .. }) => format!(
+            "KSM scans nothing by itself, which what xweave merges does not need; it has given back {}.",
+            pages(pages_sharing)
+        ),
         Some(_) => "KSM is not running: echo 1 >/sys/kernel/mm/ksm/run starts it.".to_owned(),
     }
 }

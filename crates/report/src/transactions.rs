@@ -37,33 +37,56 @@ pub fn totals(totals: &Totals, what: &str, view: View) -> String {
     format!("{}\n{}", table::paragraph(&headline, view), causes(totals, view))
 }
 
+/// What kept them: by kind, and where several did in one way, each below it.
 fn causes(totals: &Totals, view: View) -> String {
     let share = |ns: u64| ns as f64 / totals.ns().max(1) as f64;
+    let all = number::count(totals.transactions() as u64);
+    let largest = totals.causes();
+    let largest: Vec<_> = largest
+        .iter()
+        .take(CAUSES)
+        .filter(|kept| share(kept.ns) >= TELLING)
+        .map(|kept| &kept.delay)
+        .collect();
     let (mut left, mut rest) = (0, 0);
-    let (mut told, mut figures) = (Vec::new(), [vec![], vec![], vec![]]);
-    for (at, kept) in totals.causes().iter().enumerate() {
-        if at >= CAUSES || share(kept.ns) < TELLING {
-            (left, rest) = (left + 1, rest + kept.ns);
-            continue;
-        }
-        let all = number::count(totals.transactions() as u64);
+    let (mut told, mut strong, mut figures) = (Vec::new(), Vec::new(), [vec![], vec![], vec![]]);
+    let mut tell = |ns: u64, transactions: u64, line: Line, is_strong: bool| {
         let row = [
-            number::percent(share(kept.ns)),
-            number::span(kept.ns),
-            format!("{} of {all}", number::count(kept.transactions)),
+            number::percent(share(ns)),
+            number::span(ns),
+            format!("{} of {all}", number::count(transactions)),
         ];
         figures.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
-        let by = kept.by.iter().take(OFFENDERS).filter(|(_, ns)| share(*ns) >= TELLING);
-        let by: Vec<String> = by
-            .map(|(who, ns)| format!("{} {}", objects::offender(who), number::percent(share(*ns))))
-            .collect();
-        told.push((words::delay(&kept.delay).to_string(), by.join(", ")));
+        told.push(line);
+        strong.push(is_strong);
+    };
+    for kind in totals.causes_by_kind() {
+        let (shown, hidden): (Vec<_>, Vec<_>) =
+            kind.causes.iter().partition(|kept| largest.contains(&&kept.delay));
+        (left, rest) = (left + hidden.len() as u64, rest + hidden.iter().map(|kept| kept.ns).sum::<u64>());
+        let several = shown.len() > 1;
+        if several {
+            let line = Line { what: words::delay_kind(kind.kind).to_string(), by: String::new(), depth: 0 };
+            tell(kind.ns, kind.transactions, line, true);
+        }
+        for kept in shown {
+            let by = kept.by.iter().take(OFFENDERS).filter(|(_, ns)| share(*ns) >= TELLING);
+            let by: Vec<String> = by
+                .map(|(who, ns)| format!("{} {}", objects::offender(who), number::percent(share(*ns))))
+                .collect();
+            let line = Line {
+                what: words::delay(&kept.delay).to_string(),
+                by: by.join(", "),
+                depth: several.into(),
+            };
+            tell(kept.ns, kept.transactions, line, false);
+        }
     }
     let [shares, times, of] = figures;
     let about = [Column::numbers("Share", shares), Column::numbers("Time", times), Column::numbers("In", of)];
     let room = folded::room(&about, view);
-    let lines = told.into_iter().map(|(what, by)| cause(&what, &by, room)).collect();
-    let mut text = folded::text(&about, &[Column::prose("Cause", lines)], view);
+    let lines = told.into_iter().map(|line| line.text(room)).collect();
+    let mut text = folded::text(&about, &[Column::prose("Cause", lines).strong(strong)], view);
     if left > 0 {
         let causes = number::counted(left, "other cause", "other causes");
         text.push_str(&format!("{causes}: {} ({})\n", number::span(rest), number::percent(share(rest))));
@@ -71,16 +94,28 @@ fn causes(totals: &Totals, view: View) -> String {
     text
 }
 
-/// A cause, and below it, moved in, by whom, in lines of at most so many columns.
-fn cause(what: &str, by: &str, room: View) -> String {
-    let mut text = table::unbroken(what);
-    if !by.is_empty() {
-        let narrower = View { width: room.width.saturating_sub(2), ..room };
-        for line in table::paragraph(&format!("by {by}"), narrower).lines() {
-            text.push_str(&format!("\n{INDENT}{}", table::unbroken(line)));
+/// A line of the table of causes.
+struct Line {
+    what: String,
+    /// By whom; empty if that is not known.
+    by: String,
+    /// 1 if it is a part of the line above.
+    depth: u16,
+}
+
+impl Line {
+    /// What it says, and below it, moved in, by whom, in lines of at most so many columns.
+    fn text(&self, room: View) -> String {
+        let indent = INDENT.repeat(self.depth.into());
+        let mut text = format!("{indent}{}", table::unbroken(&self.what));
+        if !self.by.is_empty() {
+            let narrower = View { width: room.width.saturating_sub(2 * (self.depth + 1)), ..room };
+            for line in table::paragraph(&format!("by {}", self.by), narrower).lines() {
+                text.push_str(&format!("\n{indent}{INDENT}{}", table::unbroken(line)));
+            }
         }
+        text
     }
-    text
 }
 
 /// What their time was spent on, all of it: each object and state.

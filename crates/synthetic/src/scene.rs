@@ -7,9 +7,10 @@
 //! mechanism's [truths](Mechanism::truths), or nothing.
 //!
 //! Modules: `stage` has CPUs, vCPUs and what an event is put on, `threads` who there is, `mechanism` the mechanisms and their
-//! truths, `path` the way of a request, `service` what the server does, `compose` puts requests one after the other, `decoy` what has nothing to do with them,
-//! `evidence`
-//! takes out what a recording does not have, `listing` prints events.
+//! truths, `path` the way of a request, `service` what the server does, `delivery` and `condition` waits that others end than those
+//! who were waited for, `fanout` a server that asks several others, `backend` what its disk and timers do in the host, `limits` what
+//! may not go on, `frames` records of frames (`on_way`), `compose` puts requests one after the other, `decoy` what has nothing to do with them,
+//! `evidence` takes out what a recording does not have, `listing` prints events.
 //!
 //! ```
 //! use xweave_synthetic::scene::{Evidence, Mechanism, World};
@@ -18,11 +19,19 @@
 //! assert!(world.requests() >= 60 && !world.list().is_empty());
 //! ```
 
+mod backend;
 mod compose;
+mod condition;
 mod decoy;
+mod delivery;
 mod evidence;
+mod fanout;
+mod frames;
+mod holds;
+mod limits;
 mod listing;
 mod mechanism;
+mod on_way;
 mod path;
 mod service;
 mod stage;
@@ -34,6 +43,8 @@ use xweave_trace::{
     Clock, Domain, DomainVm, Error, EventLoss, Loss, Manifest, Role, Writer,
     event::{Event, Kind, Names},
 };
+
+use xweave_wire::record::Record;
 
 use self::{
     compose::Asked,
@@ -52,6 +63,9 @@ use crate::random::Random;
 #[derive(Debug)]
 pub struct World {
     events: Vec<Event>,
+    /// Of frames, and the domain of each.
+    records: Vec<(u8, Record)>,
+    datagrams: bool,
     names: Names,
     asked: Asked,
     evidence: Evidence,
@@ -71,8 +85,8 @@ impl World {
             Where::Local => true,
             Where::Any => !evidence.needs_guest() && random.percent(40),
         };
-        let one_client = matches!(mechanism, Mechanism::SocketQueue | Mechanism::Batches);
-        let blocking = !one_client && random.percent(50);
+        let several = mechanism.has_other_clients();
+        let blocking = !several && random.percent(50);
         let (polls, error_ns) = ([0, 50_000, 200_000][random.place(3)], [0, 150, 900][random.place(3)]);
         let in_qemu = random.percent(50);
         let begin = 1_000_000_000;
@@ -90,23 +104,44 @@ impl World {
             }
         }
         let mut scene = Scene::new(stage, local, blocking);
-        let datagrams = !mechanism.is_of_streams() && evidence != Evidence::Imported;
+        let datagrams = !mechanism.needs_stream() && evidence != Evidence::Imported;
         scene.datagrams = datagrams && scene.stage.random.percent(25);
         if mechanism == Mechanism::Netem {
             scene.qdisc = "netem";
         }
+        scene.translated = matches!(mechanism, Mechanism::NatPreempted | Mechanism::NatVhostWaits);
+        if mechanism == Mechanism::IrqVcpuPreempted {
+            scene.irq_home = scene.beside;
+        }
         scene.start_threads(mechanism, begin + 2_000_000);
         let asked = scene.run_requests(mechanism, blocking, begin + 4_000_000);
+        let records = if evidence.has_frames() && !mechanism.needs_stream() {
+            scene.frames.records
+        } else {
+            Vec::new()
+        };
+        let datagrams = scene.datagrams;
         let Stage { mut random, mut events, names, .. } = scene.stage;
         let error = if evidence == Evidence::Imported { 0 } else { error_ns };
         let skew = random.between(-error, error + 1);
         for event in events.iter_mut().filter(|event| event.domain == GUEST) {
             event.time_ns += skew;
         }
+        let mut records = records;
+        for (_, record) in records.iter_mut().filter(|(domain, _)| *domain == GUEST) {
+            record.time_ns = record.time_ns.saturating_add_signed(skew);
+        }
+        records.sort_by_key(|(_, record)| record.time_ns);
         events.sort_by_key(|event| event.time_ns);
-        let events = evidence.of(events, mechanism, &mut random);
+        let events = evidence.of(events, &mut random);
         let error_ns = if evidence == Evidence::Imported { u64::MAX } else { error_ns.unsigned_abs() };
-        Self { events, names, asked, evidence, local, error_ns }
+        Self { events, records, datagrams, names, asked, evidence, local, error_ns }
+    }
+
+    /// The transactions that it is about, as `--transaction` has them.
+    pub fn transaction(&self) -> String {
+        let kind = if self.evidence.has_frames() { "exchange" } else { "request" };
+        format!("{kind}:{}", self.port())
     }
 
     /// The port that the requests go to.
@@ -167,7 +202,13 @@ impl World {
     /// The trace cannot be written.
     pub fn write(&self, dir: &Path) -> Result<(), Error> {
         let mut writer = Writer::create(dir, self.manifest())?;
-        writer.sites(&[])?;
+        let domains =
+            [("host", HOST), ("vm1", GUEST)].into_iter().filter(|(_, number)| !self.local || *number == HOST);
+        let sites = domains.flat_map(|(name, number)| frames::list_sites(name, number, self.datagrams));
+        writer.sites(&sites.filter(|_| !self.records.is_empty()).collect::<Vec<_>>())?;
+        for (domain, record) in &self.records {
+            writer.append(*domain, record.time_ns.cast_signed(), record)?;
+        }
         for event in &self.events {
             let name = writer.name(self.names.text(event.name));
             writer.event(Event { name, ..*event })?;

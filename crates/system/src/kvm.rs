@@ -1,4 +1,5 @@
-//! Virtual machines of this kernel's KVM, read from debugfs.
+//! Virtual machines of this kernel's KVM, read from debugfs; where that is not mounted, or locked down, from the files that
+//! processes have open.
 //!
 //! `/sys/kernel/debug/kvm/PID-FD/vcpuN/{tsc-offset,tsc-scaling-ratio,tsc-scaling-ratio-frac-bits}`:
 //! arch/x86/kvm/debugfs.c, Linux 6.1. `PID-FD/exits` is of all its vCPUs together.
@@ -14,16 +15,51 @@ use xweave_wire::message::Vm;
 use crate::{back_ends::find_back_ends, command_line::CommandLine};
 
 const KVM_DIR: &str = "/sys/kernel/debug/kvm";
+const KVM_DEVICE: &str = "/dev/kvm";
 
-/// Lists the virtual machines that have entered guest mode, by process ID; empty where debugfs is not mounted or readable.
+/// How the kernel calls the file of a vCPU before its number (`kvm_vm_ioctl_create_vcpu`, virt/kvm/kvm_main.c, since 4.17).
+const VCPU_FILE: &str = "anon_inode:kvm-vcpu:";
+
+/// Lists the virtual machines that have entered guest mode, by process ID. Where debugfs cannot be read, these are the
+/// processes that have a vCPU, and their clocks are not known.
 pub fn list_vms() -> Vec<Vm> {
-    let mut vms: Vec<Vm> = fs::read_dir(KVM_DIR)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| read_vm(&entry.ok()?.path()))
-        .collect();
+    let mut vms: Vec<Vm> = match fs::read_dir(KVM_DIR) {
+        Ok(entries) => entries.filter_map(|entry| read_vm(&entry.ok()?.path())).collect(),
+        Err(_) if Path::new(KVM_DEVICE).exists() => {
+            processes_with_vcpus(Path::new("/proc")).into_iter().map(describe_process).collect()
+        }
+        Err(_) => Vec::new(),
+    };
     vms.sort_by_key(|vm| vm.pid);
     vms
+}
+
+/// Processes that have the file of a vCPU open. Only root sees those of others.
+fn processes_with_vcpus(proc: &Path) -> Vec<u32> {
+    let has_vcpu = |process: &Path| {
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+        targets.any(|target| target.to_str().is_some_and(|target| target.starts_with(VCPU_FILE)))
+    };
+    let processes = fs::read_dir(proc).into_iter().flatten().flatten().filter_map(|process| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        has_vcpu(&process.path()).then_some(pid)
+    });
+    processes.collect()
+}
+
+/// What is known of a virtual machine by its process alone.
+fn describe_process(pid: u32) -> Vm {
+    let command_line = CommandLine::read(pid);
+    Vm {
+        pid,
+        name: command_line.name(),
+        comm: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned(),
+        tsc_offsets: Vec::new(),
+        tsc_scaling: (1, 0),
+        back_ends: find_back_ends(&Path::new("/proc").join(pid.to_string())),
+        cid: command_line.cid(),
+    }
 }
 
 fn read_vm(dir: &Path) -> Option<Vm> {
@@ -47,15 +83,10 @@ fn read_vm(dir: &Path) -> Option<Vm> {
     let scaling = number::<u64>(first, "tsc-scaling-ratio")
         .zip(number::<u32>(first, "tsc-scaling-ratio-frac-bits"))
         .unwrap_or((1, 0));
-    let command_line = CommandLine::read(pid);
     Some(Vm {
-        pid,
-        name: command_line.name(),
-        comm: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned(),
         tsc_offsets: vcpus.iter().filter_map(|(_, dir)| number(dir, "tsc-offset")).collect(),
         tsc_scaling: scaling,
-        back_ends: find_back_ends(&Path::new("/proc").join(pid.to_string())),
-        cid: command_line.cid(),
+        ..describe_process(pid)
     })
 }
 
@@ -83,7 +114,31 @@ fn number<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn a_process_with_a_vcpu_is_a_vm_and_one_that_only_asked_kvm_is_none() {
+        let proc = tempfile::tempdir().unwrap();
+        let files = [
+            (
+                "41",
+                &["socket:[7]", "anon_inode:kvm-vm", "anon_inode:kvm-vcpu:0", "anon_inode:kvm-vcpu:1"][..],
+            ),
+            ("42", &["/dev/kvm", "anon_inode:kvm-vm"]),
+            ("43", &[]),
+            ("self", &["anon_inode:kvm-vcpu:0"]),
+        ];
+        for (process, targets) in files {
+            let folder = proc.path().join(process).join("fd");
+            fs::create_dir_all(&folder).unwrap();
+            for (number, target) in targets.iter().enumerate() {
+                symlink(target, folder.join(number.to_string())).unwrap();
+            }
+        }
+        assert_eq!(processes_with_vcpus(proc.path()), [41]);
+    }
 
     #[test]
     fn vm_is_read_from_its_folder() {

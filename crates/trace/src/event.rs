@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-pub use xweave_event::{Access, Context, Kind, Quota, Refusal, Sending, State, VECTORS};
+pub use xweave_event::{Access, Context, HoldReason, Kind, Quota, Refusal, Sending, State, VECTORS};
 
 /// One end of a connection, as an event's `position`: what both ends know of it, so that they can be told to be
 /// one. Both ends have the same 32 bits on top, the exclusive or of all 32-bit words of both IP addresses as the

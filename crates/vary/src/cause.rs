@@ -3,6 +3,7 @@
 use xweave_model::{
     DomainRef, ExitReason, ObjectGroup, ObjectKind, Offender, Power, TimeState, objects::Reason, parts::Such,
 };
+use xweave_trace::event::HoldReason;
 
 use crate::requests::Dimension;
 
@@ -21,7 +22,8 @@ pub enum Kind {
     /// The vCPU could have run, and had used up its CPU quota. Named only if it was left throttled (`switch`), or `wake` says
     /// that its quota was used up.
     VcpuThrottled,
-    /// The hypervisor worked for the vCPU. Named only if its thread ran between `vm_exit` and `vm_enter`.
+    /// The hypervisor worked for the vCPU. Named only if its thread ran between `vm_exit` and `vm_enter`, and the exit was not for
+    /// `pause` again and again: a guest that spins waits for another vCPU.
     VcpuExits,
     /// The thread of vhost or QEMU that carries the guest's data could have run, and another had its CPU. Named only if it was
     /// woken by the sender (or the sender's vCPU) or left runnable, `switch` events say which thread its CPU ran until it was
@@ -63,10 +65,16 @@ pub enum Kind {
     SwapIn,
     /// A page of a file had to be read. Named only if `page_fault` says that the wait was within such a fault.
     PageFault,
-    /// A disk was waited for. Named only if the interrupt that ended the wait completed an access.
+    /// A disk was waited for. Named only if the interrupt that ended the wait completed an access, and the disk was not idle while
+    /// that waited in its queue. Of a guest's disk there is a remedy only where the time is known to be a disk's of the host.
     Disk,
     /// A queueing discipline held it back. Named only if a frame of the connection was seen to go in and to come out.
     Qdisc,
+    /// It waited until the link-layer address of the next hop was known. Named only if a frame of the connection was seen to be
+    /// put into the next hop's queue, and the address to be learned.
+    Neigh,
+    /// TCP had it, and did not send it yet. Named only if events say why (`tcp_hold`), and until when.
+    SendQueue,
     /// It was lost, and TCP waited before it sent it again. Named only if `retransmit` tells of the connection.
     Retransmit,
     /// It was in transit, or a kernel was to answer: no event says what kept it there.
@@ -165,6 +173,14 @@ pub enum Remedy {
     SeeDiskUsers,
     /// See what the queueing discipline is set to.
     SeeQdisc,
+    /// Know the next hop's address beforehand, or find why the answer is late.
+    SeeNeigh,
+    /// Let TCP send small segments at once.
+    NoDelay,
+    /// Let the program not ask TCP to wait for more.
+    NoCork,
+    /// Let the receiver's window be larger, or its program read sooner.
+    ReceiveWindow,
     /// Find what drops frames.
     FindDrops,
     /// Find the device that is emulated byte by byte.
@@ -191,9 +207,12 @@ impl Kind {
 impl Cause {
     /// What such time means, and who did it, as far as events prove that.
     pub fn of(dimension: &Dimension) -> (Self, Option<Offender>) {
-        let Dimension { segment, such } = dimension;
+        let Dimension { such, .. } = dimension;
         let vcpu = matches!(such.group, ObjectGroup::Vcpus { .. });
-        let backend = matches!(such.group, ObjectGroup::Vhost { .. }) || such.group.is_qemu();
+        // QEMU's threads have whatever names.
+        let of_guest =
+            matches!(such.group, ObjectGroup::Vhost { .. } | ObjectGroup::Threads { guest: Some(_), .. });
+        let backend = of_guest || such.group.is_qemu();
         let (running, by) = (such.spent == TimeState::Running, such.by());
         let interrupts = such.kind == ObjectKind::Interrupts;
         let kind = match such.spent {
@@ -202,9 +221,9 @@ impl Cause {
             _ if such.reason == Some(Reason::SwapIn) => Kind::SwapIn,
             _ if matches!(such.reason, Some(Reason::PageFault(_))) => Kind::PageFault,
             TimeState::Running if interrupts => Kind::Interrupts,
-            TimeState::Running if segment.is_servers_socket() || dimension.before_its_turn() => {
-                Kind::SocketQueue
-            }
+            // It runs all the time, whatever there is to do.
+            TimeState::Running if such.group.polls() => Kind::Waiting,
+            TimeState::Running if dimension.before_its_turn() => Kind::SocketQueue,
             TimeState::Running => Kind::Running,
             // It could have run, and nothing tells why it did not.
             TimeState::Preempted | TimeState::Ready if by.is_none() => Kind::Unknown,
@@ -218,10 +237,14 @@ impl Cause {
             TimeState::Waking => Kind::CpuWaking,
             TimeState::Throttled if vcpu => Kind::VcpuThrottled,
             TimeState::Throttled => Kind::Throttled,
+            // It waited for another vCPU, which had a lock of the guest's kernel, say.
+            TimeState::Exit if by == Some(Offender::Exits(ExitReason::Pause)) => Kind::Waiting,
             TimeState::Exit => Kind::VcpuExits,
             TimeState::Queue | TimeState::Device | TimeState::Completion => Kind::Disk,
             TimeState::Lock => Kind::KernelLock,
             TimeState::Qdisc => Kind::Qdisc,
+            TimeState::Neigh => Kind::Neigh,
+            TimeState::SendQueue => Kind::SendQueue,
             TimeState::Network => Kind::Network,
             TimeState::Retransmit => Kind::Retransmit,
             TimeState::Stopped => Kind::Stopped,
@@ -237,9 +260,14 @@ impl Cause {
             | Kind::VcpuExits
             | Kind::BackendLate => (Whom::Group(such.group.clone()), by),
             Kind::Interrupts | Kind::InterruptLate | Kind::Network | Kind::Retransmit => (domain(), None),
-            Kind::Disk | Kind::Qdisc | Kind::SwapIn | Kind::PageFault | Kind::Futex | Kind::KernelLock => {
-                (domain(), Some(themselves(such)))
-            }
+            Kind::Disk
+            | Kind::Qdisc
+            | Kind::Neigh
+            | Kind::SendQueue
+            | Kind::SwapIn
+            | Kind::PageFault
+            | Kind::Futex
+            | Kind::KernelLock => (domain(), Some(themselves(such))),
             _ => (group_in_domain(such), by),
         };
         debug_assert!(running || kind != Kind::Running);
@@ -284,6 +312,13 @@ impl Cause {
             Kind::PageFault => Remedy::TouchFiles,
             Kind::Disk => Remedy::SeeDiskUsers,
             Kind::Qdisc => Remedy::SeeQdisc,
+            Kind::Neigh => Remedy::SeeNeigh,
+            Kind::SendQueue => match by_objects {
+                Some(ObjectGroup::SendQueue { reason: HoldReason::Nagle }) => Remedy::NoDelay,
+                Some(ObjectGroup::SendQueue { reason: HoldReason::Cork }) => Remedy::NoCork,
+                Some(ObjectGroup::SendQueue { reason: HoldReason::ReceiveWindow }) => Remedy::ReceiveWindow,
+                _ => return None,
+            },
             Kind::Retransmit => Remedy::FindDrops,
             Kind::VcpuExits => match by {
                 Some(Offender::Exits(ExitReason::Io)) => Remedy::FindEmulatedDevice,
@@ -350,6 +385,8 @@ mod tests {
             (ObjectGroup::Vhost { guest: guest() }, Kind::BackendLate),
             (program("vhost of vm1"), Kind::RunQueue),
             (program("qemu-system-x86"), Kind::BackendLate),
+            // QEMU's threads may be called anything.
+            (ObjectGroup::Threads { name: "IO iothread".into(), guest: Some(guest()) }, Kind::BackendLate),
         ] {
             assert_eq!(of(group.clone(), program("sh")).0, kind, "{group:?}");
         }
@@ -391,6 +428,13 @@ mod tests {
         assert_eq!(of(vcpus(), thread, TimeState::Waiting, None), (Kind::Waiting, false));
         assert_eq!(of(vcpus(), thread, TimeState::Waking, None).0, Kind::CpuWaking);
         assert_eq!(of(vcpus(), vcpu, TimeState::Waking, None), (Kind::VcpuHalted, true));
+        // What polls runs whatever there is to do.
+        let poller = || ObjectGroup::Threads { name: "iou-sqp-70".into(), guest: None };
+        assert_eq!(of(poller(), thread, TimeState::Running, None), (Kind::Waiting, false));
+        // A vCPU that spins waits for another one, and whose that is no event tells.
+        let exit = |reason| of(vcpus(), vcpu, TimeState::Exit, Some(Reason::Exited(reason)));
+        assert_eq!(exit(ExitReason::Pause), (Kind::Waiting, false));
+        assert_eq!(exit(ExitReason::Io), (Kind::VcpuExits, true));
         // A futex is a lock only where it was seen to be held.
         let futex = |reason| of(server(), thread, TimeState::Running, Some(reason));
         assert_eq!(futex(Reason::Futex(0x7f00)), (Kind::Running, false));

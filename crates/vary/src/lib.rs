@@ -27,5 +27,5 @@ pub mod variation;
 
 pub use cause::Cause;
 pub use requests::Requests;
-pub use usual::usual;
+pub use usual::{usual, usual_among};
 pub use variation::Variation;

@@ -1,20 +1,39 @@
-//! Which requests a trace is most likely asked for.
+//! Which requests of a trace are looked at where none are asked for.
 
-use xweave_flow::exchange::Service;
-use xweave_model::{Spec, explanation};
+use xweave_flow::{
+    Flows,
+    exchange::{self, Service},
+};
+use xweave_model::{DefaultSpec, Spec};
 use xweave_trace::Trace;
 
-use crate::variation::LEAST;
+/// Those that [`DefaultSpec::choose`] gives; of flows the requests that these tell of, of the service that was asked most
+/// often, if there are at least so many of one.
+pub fn usual(trace: &Trace, least: u64) -> Option<DefaultSpec> {
+    usual_among(trace, least, || exchange::services(&exchange::of(&Flows::of(trace))))
+}
 
-/// Those that [`explanation::usual`] gives; of flows the requests that these tell of, of the service that was asked most
-/// often, if there are enough of one.
-pub fn usual(trace: &Trace, services: impl FnOnce() -> Vec<Service>) -> Option<Spec> {
-    match explanation::usual(trace)? {
-        Spec::Flow(name) => {
-            let services = services();
-            let port = services.first().filter(|of| of.exchanges >= LEAST as u64).map(|of| of.server.port());
-            Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port), None)))
+/// The same; `services` are those that flows tell of, the one that was asked most often first.
+pub fn usual_among(
+    trace: &Trace,
+    least: u64,
+    services: impl FnOnce() -> Vec<Service>,
+) -> Option<DefaultSpec> {
+    let default = DefaultSpec::choose(trace)?;
+    if !matches!(default.spec, Spec::Flow(_)) {
+        return Some(default);
+    }
+    let mut requests: Vec<(Spec, u64)> = Vec::new();
+    for of in services() {
+        let spec = Spec::Exchange(Some(of.server.port()), None);
+        match requests.iter_mut().find(|(known, _)| *known == spec) {
+            Some((_, count)) => *count += of.complete,
+            None => requests.push((spec, of.complete)),
         }
-        other => Some(other),
+    }
+    let mut requests = requests.into_iter();
+    match requests.next().filter(|(_, count)| *count >= least) {
+        Some((spec, _)) => Some(DefaultSpec { others: requests.collect(), ..spec.into() }),
+        None => Some(default),
     }
 }

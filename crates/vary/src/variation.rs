@@ -376,7 +376,7 @@ impl Variation {
             ns: all[start].start_ns.abs_diff(all[0].start_ns),
             p50_ns: whole(Spread::of(&times[..start]).p50),
         });
-        let looked = Looked::new(requests, &all[start..], &times[start..], recording.background);
+        let looked = Looked::new(requests, &all[start..], &times[start..], recording);
         let whole_ns = all[start..].iter().fold(0_u64, |sum, request| sum.saturating_add(request.total_ns));
         let spread = looked.spread;
         let sides = Sides::of(looked.times, spread.p50);

@@ -9,9 +9,12 @@ use std::{
 };
 
 use xweave_model::{Power, Spec, explain};
-use xweave_synthetic::{Config, Outside, Part, Simulation, Transaction};
+use xweave_synthetic::{
+    Config, Outside, Part, Simulation, Transaction,
+    scene::{Evidence as Recorded, Mechanism, World},
+};
 use xweave_trace::{Domain, Manifest, Role, Trace, Writer, manifest::DomainVm};
-use xweave_vary::{Requests, Variation, cause::Kind, each::each, shares::shares, variation::Evidence};
+use xweave_vary::{Requests, Variation, cause::Kind, each::each, shares::shares, usual, variation::Evidence};
 
 /// What a moment is to who runs virtual machines, in the words of [`xweave_vary::cause`].
 fn kind(part: &Part) -> Kind {
@@ -21,6 +24,8 @@ fn kind(part: &Part) -> Kind {
         Part::Interrupted(_) => Kind::Interrupts,
         Part::Ready { had, .. } if had.tid == 0 => Kind::CpuWaking,
         Part::Ready { .. } => Kind::RunQueue,
+        // The disk was done, and the vCPU that was to take its interrupt late: by how much, no event tells.
+        Part::DiskCompletion(.., true) => Kind::Unknown,
         Part::DiskQueue(..) | Part::DiskDevice(..) | Part::DiskCompletion(..) => Kind::Disk,
         Part::Throttled(_) => Kind::Throttled,
         Part::Lock { .. } => Kind::KernelLock,
@@ -78,7 +83,7 @@ fn hold(config: &Config) -> (Variation, BTreeMap<Kind, f64>) {
         truth.into_iter().map(|of| ((of.who.domain, of.from, of.to), of)).collect();
     let mut requests = Requests::default();
     let (mut wholes, mut parts) = (Vec::new(), BTreeMap::<Kind, Vec<f64>>::new());
-    let outcome = explain(&trace, &Spec::Request(None), &mut |told, objects| {
+    let outcome = explain(&trace, &Spec::Request(None, None), &mut |told, objects| {
         // Those of servers, of which the machine tells no truth, are not in question.
         let end = told.start_ns + told.total_ns;
         let Some(is) = truth.get(&(told.domain, told.start_ns, end)) else { return };
@@ -179,7 +184,7 @@ fn what_would_be_without_quotas_is_what_is() {
         let (trace, truth) = simulated(&dir.path().join("trace"), config);
         let truth: BTreeSet<_> = truth.into_iter().map(|of| (of.who.domain, of.from, of.to)).collect();
         let mut requests = Requests::default();
-        let outcome = explain(&trace, &Spec::Request(None), &mut |told, objects| {
+        let outcome = explain(&trace, &Spec::Request(None, None), &mut |told, objects| {
             if truth.contains(&(told.domain, told.start_ns, told.start_ns + told.total_ns)) {
                 requests.add(&told, objects);
             }
@@ -193,4 +198,18 @@ fn what_would_be_without_quotas_is_what_is() {
     let [before, is] = [&with, &without].map(|of| of.times.p99_ns as f64);
     println!("p99 {before}, told {told}, is {is}");
     assert!(cause.gain.p99_ns > 0 && is < before && (told / is - 1.0).abs() < 0.2, "{before} {told} {is}");
+}
+
+#[test]
+fn requests_that_frames_tell_of_are_looked_at_before_the_frames() {
+    let dir = tempfile::tempdir().unwrap();
+    World::compose(1, Mechanism::DiskThenOther, Recorded::Frames).write(dir.path()).unwrap();
+    let trace = Trace::open(dir.path()).unwrap();
+    let chosen = usual(&trace, 1).unwrap();
+    assert_eq!(chosen.spec, Spec::Exchange(Some(80), None));
+    let [(spec, count)] = &chosen.others[..] else { panic!("{:?}", chosen.others) };
+    assert_eq!(*spec, Spec::Exchange(Some(81), None));
+    assert_eq!(*count, explain(&trace, spec, &mut |_, _| ()).transactions);
+    // Too few of one.
+    assert_eq!(usual(&trace, u64::MAX).unwrap().spec, Spec::Flow(None));
 }

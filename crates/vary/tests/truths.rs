@@ -3,7 +3,7 @@
 //!
 //! An answer is *right* if the first cause that is named is a truth of the mechanism, *unknown* if it is none that says why
 //! (or nothing is named), and *wrong* otherwise; so is a remedy for anything but the truth. `XWEAVE_WORLDS=10000` looks at so
-//! many worlds, `XWEAVE_WORLD=MECHANISM/EVIDENCE/NUMBER` at one, and prints its events.
+//! many worlds, `XWEAVE_MECHANISMS=MECHANISM,MECHANISM` at those of some, `XWEAVE_WORLD=MECHANISM/EVIDENCE/NUMBER` at one, and prints its events.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -45,6 +45,8 @@ fn group_name(group: &ObjectGroup) -> String {
         ObjectGroup::Vcpus { guest } | ObjectGroup::Vhost { guest } => guest.clone(),
         ObjectGroup::Threads { name, .. } => name.clone(),
         ObjectGroup::Qdisc { kind, .. } => kind.clone(),
+        ObjectGroup::Neigh { device } => device.clone(),
+        ObjectGroup::SendQueue { reason } => format!("{reason:?}"),
         ObjectGroup::Disk(name) => name.clone(),
         ObjectGroup::Locks(holder) => group_name(holder),
         other => format!("{other:?}"),
@@ -81,6 +83,11 @@ fn says_nothing(found: &Found) -> bool {
     matches!(found.cause.kind, Kind::Unknown | Kind::Waiting | Kind::Network) && found.remedy.is_none()
 }
 
+/// Whether all that is said is that a guest's disk had it, whatever its host did meanwhile.
+fn only_disk_of_guest(found: &Found) -> bool {
+    found.cause.kind == Kind::Disk && whom_name(&found.cause.whom) == "vm1" && found.remedy.is_none()
+}
+
 /// Whether all that is said is that the server ran, where no more can be: nothing is recorded of its vCPU, or of the way to it.
 fn only_runs(found: &Found, evidence: Evidence) -> bool {
     let blind = matches!(evidence, Evidence::GuestOnly | Evidence::WithoutVm | Evidence::WithoutNet);
@@ -96,7 +103,7 @@ struct Answer {
 fn ask_vary(world: &World, dir: &Path, mechanism: Mechanism, evidence: Evidence) -> Answer {
     world.write(dir).unwrap();
     let trace = Trace::open(dir).unwrap();
-    let spec: Spec = format!("request:{}", world.port()).parse().unwrap();
+    let spec: Spec = world.transaction().parse().unwrap();
     let Ok((variation, _)) = Variation::of(&trace, &spec) else {
         return Answer { verdict: Verdict::Unknown, said: "too few".to_owned() };
     };
@@ -107,7 +114,7 @@ fn ask_vary(world: &World, dir: &Path, mechanism: Mechanism, evidence: Evidence)
     let truths = mechanism.truths();
     let verdict = if truths.iter().any(|truth| matches_truth(first, truth)) {
         Verdict::Right
-    } else if says_nothing(first) || only_runs(first, evidence) {
+    } else if says_nothing(first) || only_runs(first, evidence) || only_disk_of_guest(first) {
         Verdict::Unknown
     } else {
         Verdict::Wrong
@@ -131,8 +138,16 @@ fn describe(found: &Found) -> String {
 /// The cells of the table: how many worlds have which verdict, and wrong answers with the numbers of their worlds.
 type Table = BTreeMap<(Mechanism, Evidence), ([u64; 3], BTreeMap<String, Vec<u64>>)>;
 
+/// The mechanisms to look at: all, unless the environment names some.
+fn chosen_mechanisms() -> Vec<Mechanism> {
+    let chosen = std::env::var("XWEAVE_MECHANISMS").ok();
+    let names = chosen.as_ref().map(|names| names.split(',').collect::<Vec<_>>());
+    let is_chosen = |of: &&Mechanism| names.as_ref().is_none_or(|names| names.contains(&of.name()));
+    Mechanism::ALL.iter().filter(is_chosen).copied().collect()
+}
+
 fn judge_worlds(worlds: u64) -> Table {
-    let cells: Vec<(Mechanism, Evidence)> = Mechanism::ALL
+    let cells: Vec<(Mechanism, Evidence)> = chosen_mechanisms()
         .iter()
         .flat_map(|mechanism| Evidence::ALL.iter().map(|evidence| (*mechanism, *evidence)))
         .collect();
@@ -167,10 +182,10 @@ fn print_table(table: &Table) {
     print!("{:<24}", "");
     Evidence::ALL.iter().for_each(|evidence| print!("{:>12}", evidence.name()));
     println!();
-    for mechanism in Mechanism::ALL {
+    for mechanism in chosen_mechanisms() {
         print!("{:<24}", mechanism.name());
         for evidence in Evidence::ALL {
-            let of = table.get(&(*mechanism, *evidence)).map_or_else(String::new, |(of, _)| cell(*of));
+            let of = table.get(&(mechanism, *evidence)).map_or_else(String::new, |(of, _)| cell(*of));
             print!("{of:>12}");
         }
         println!();
@@ -195,8 +210,7 @@ fn print_world(name: &str) {
     let Answer { verdict, said } = ask_vary(&world, &dir, mechanism, evidence);
     println!("{verdict:?}: {said}");
     let trace = Trace::open(&dir).unwrap();
-    let (variation, _) =
-        Variation::of(&trace, &format!("request:{}", world.port()).parse().unwrap()).unwrap();
+    let (variation, _) = Variation::of(&trace, &world.transaction().parse().unwrap()).unwrap();
     println!("{} requests of {}: {:?}", variation.requests, world.requests(), variation.times);
     for found in variation.causes.iter().take(6) {
         println!(
@@ -244,5 +258,6 @@ fn causes_that_are_named_are_true_and_others_are_unknown() {
     );
     assert!(broken.is_empty(), "{broken:#?}");
     assert!(share(sums, 2) <= 0.001, "{sums:?}");
-    assert!(share(provable, 0) >= 0.9, "{provable:?}");
+    // Of chosen mechanisms, none may be.
+    assert!(provable == [0; 3] || share(provable, 0) >= 0.9, "{provable:?}");
 }

@@ -21,7 +21,7 @@ use crate::payload::PayloadKey;
 use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
-pub(crate) static SOURCES: LazyLock<[(&str, &str); 13]> = LazyLock::new(|| {
+pub(crate) static SOURCES: LazyLock<[(&str, &str); 15]> = LazyLock::new(|| {
     [
         ("events/kinds.h", c_header()),
         ("events/event.h", include_str!("../../../bpf/events/event.h")),
@@ -29,6 +29,8 @@ pub(crate) static SOURCES: LazyLock<[(&str, &str); 13]> = LazyLock::new(|| {
         ("events/block.h", include_str!("../../../bpf/events/block.h")),
         ("events/net.h", include_str!("../../../bpf/events/net.h")),
         ("events/qdisc.h", include_str!("../../../bpf/events/qdisc.h")),
+        ("events/neigh.h", include_str!("../../../bpf/events/neigh.h")),
+        ("events/tcp_hold.h", include_str!("../../../bpf/events/tcp_hold.h")),
         ("events/key.h", include_str!("../../../bpf/events/key.h")),
         ("events/slept.h", include_str!("../../../bpf/events/slept.h")),
         ("events/pipe.h", include_str!("../../../bpf/events/pipe.h")),
@@ -129,7 +131,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 92] = {
+const PROBES: [Probe; 98] = {
     use Hook::{Entry, Return, Tracepoint};
     [
         probe(Tracepoint, Kind::Switch, "sched_switch").reads(4),
@@ -218,6 +220,12 @@ const PROBES: [Probe; 92] = {
         // Kernels may be without CONFIG_NET_SCHED.
         probe(Tracepoint, Kind::QdiscEnqueue, "qdisc_enqueue").reads(3),
         probe(Tracepoint, Kind::QdiscDequeue, "qdisc_dequeue").reads(4),
+        probe(Return, Kind::NeighEnqueue, "neigh_event_send").reads(2).at("__neigh_event_send"),
+        probe(Tracepoint, Kind::NeighDequeue, "neigh_update").reads(3),
+        probe(Entry, Kind::TcpRelease, "tcp_push_begin").reads(1).at("__tcp_push_pending_frames").replaced(),
+        probe(Entry, Kind::TcpRelease, "tcp_write_wakeup_begin").reads(1).at("tcp_write_wakeup").replaced(),
+        probe(Return, Kind::TcpHold, "tcp_pushed").reads(3).at("__tcp_push_pending_frames"),
+        probe(Return, Kind::TcpRelease, "tcp_write_wakeup").reads(1),
         probe(Entry, Kind::Key, "key_ip_send_skb").reads(2).at("ip_send_skb"),
         probe(Entry, Kind::Key, "key_ip6_send_skb").reads(1).at("ip6_send_skb").replaced(),
         probe(Entry, Kind::Key, "key_tcp_sendmsg").reads(3).at("tcp_sendmsg_locked"),

@@ -84,11 +84,40 @@ fn instruction(said: &str) -> Option<usize> {
     })
 }
 
-/// The verifier's reason: what it says last, before it counts what it has done.
+/// The verifier's reason: what it says last, before it shows the states of a loop and counts what it has done.
 fn verdict(said: &str) -> Option<&str> {
     let is_reason = |line: &&str| {
-        let frame = ["libbpf:", "-- ", "processed ", "verification time", "stack depth", ";", "mark_precise"];
+        let frame = [
+            "libbpf:",
+            "-- ",
+            "processed ",
+            "verification time",
+            "stack depth",
+            ";",
+            "mark_precise",
+            // kernel/bpf/verifier.c, is_state_visited, since 6.3
+            "cur state:",
+            "old state:",
+        ];
         !line.is_empty() && !frame.iter().any(|begin| line.starts_with(begin))
     };
     said.lines().rev().map(str::trim).find(is_reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_comes_before_the_states_of_a_loop() {
+        let said = "the kernel refused the program of loop for f4:\n\
+                    12: (05) goto pc-3\n\
+                    infinite loop detected at insn 9\n\
+                    cur state: R0=0 R1=ctx() R10=fp0\n\
+                    old state: R0=0 R1=ctx() R10=fp0\n\
+                    processed 41 insns (limit 1000000) max_states_per_insn 0 total_states 2\n\
+                    -- END PROG LOAD LOG --\n";
+        assert_eq!(verdict(said), Some("infinite loop detected at insn 9"));
+        assert_eq!(instruction(said), Some(12));
+    }
 }

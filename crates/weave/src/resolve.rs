@@ -85,15 +85,18 @@ pub(crate) fn nowhere(aspects: &Aspects, peers: &[Peer], item: Item<'_>) -> Opti
     if anchors.iter().all(absent) {
         let wanted = first.domain().map_or("", |domain| &domain.text);
         let role = [Role::Host, Role::Guest].iter().any(|role| role.name() == wanted);
-        let message = format!(
-            "`{}` is woven nowhere: no domain is {} `{wanted}` (there is {})",
-            item.name(),
-            if role { "a" } else { "called" },
-            known.join(", ")
-        );
-        let diagnostic = aspects.error(first.span(), message);
-        // To watch the host's half alone makes sense; a name that nobody has is a mistake.
-        return Some(if role { diagnostic.as_warning() } else { diagnostic });
+        let known = known.join(", ");
+        // To watch the host's half alone makes sense, and is said once; a name that nobody has is a mistake.
+        return Some(if role {
+            let message =
+                format!("no domain is a `{wanted}` (there is {known}): what belongs there is not woven");
+            aspects.error(first.span(), message).as_warning()
+        } else {
+            let name = item.name();
+            let message =
+                format!("`{name}` is woven nowhere: no domain is called `{wanted}` (there is {known})");
+            aspects.error(first.span(), message)
+        });
     }
     if anchors.iter().all(Anchor::optional) {
         return None;

@@ -31,7 +31,7 @@ pub mod plan;
 pub mod record;
 
 /// The version of the protocol. Raised when any message, or the layout of records or events, changes.
-pub const VERSION: u16 = 26;
+pub const VERSION: u16 = 27;
 
 /// The vsock port that a guest's agent listens on, unless told otherwise.
 pub const VSOCK_PORT: u32 = 7390;

@@ -1,7 +1,7 @@
 // The answer first: what was recorded, what was found and what to do about it, and what to know before trusting it.
 
 import { labels, legend, pairOf, stack, type Piece } from '../bars';
-import type { Explained, Finding, FlowKind, MachineObject, Place, RecordedDomain, Recording } from '../document';
+import type { Explained, Finding, FlowKind, Place, RecordedDomain, Recording } from '../document';
 import { h, type Child } from '../dom';
 import { called as kindCalled } from '../kind';
 import { count, counted, date, percent, span } from '../number';
@@ -114,18 +114,18 @@ function ofChange(page: Page): Child {
   ];
 }
 
-/** Who had the CPU that those waited for who waited longest: as the sentence above it tells. */
+/** Who had the CPUs that the victim of the sentence above waited for; nothing where nobody is to blame. */
 function ofOffenders(page: Page): Child {
-  const { machines } = page.document;
-  const waiting = machines?.objects.all.filter((one) => one.kind === 'process' && one.role !== 'recorder') ?? [];
-  const most = waiting.reduce<MachineObject | undefined>((most, one) => (most && most.wait_ns >= one.wait_ns ? most : one), undefined);
-  if (!machines || !most || most.wait_ns === 0) return null;
-  const by = machines.waited.all.filter((one) => one.domain === most.domain && one.object === most.object);
+  const blame = page.document.machines?.blame.all ?? [];
+  const first = blame[0];
+  if (!first?.telling) return null;
+  const by = blame.filter((one) => one.domain === first.domain && one.victim === first.victim).sort((a, b) => b.ns - a.ns);
   const all = by.map((one): Piece => {
-    const title = `${one.by} had the CPU for ${span(one.ns)}`;
-    return { share: one.ns / most.wait_ns, class: one.by_guest ? page.palette.domain(one.by_guest) : 'idle', title, label: one.by };
+    const label = one.relation === 'own' ? 'itself' : one.culprit;
+    const title = `${label} had the CPU for ${span(one.ns)}`;
+    return { share: one.ns / first.waited_ns, class: one.culprit_guest ? page.palette.domain(one.culprit_guest) : 'idle', title, label };
   });
-  return [stack(all, `Who had the CPU while ${most.object} waited`), labels(all)];
+  return [stack(all, `Who had the CPU while ${first.victim} waited`), labels(all)];
 }
 
 function remarks(page: Page): HTMLElement {

@@ -11,6 +11,7 @@ use xweave_report::document;
 use crate::called;
 use crate::failure::Failure;
 use crate::shown;
+use crate::told;
 
 /// Protocol of a load's connections.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -107,6 +108,21 @@ pub(crate) enum Load {
         /// Number of requests to end after.
         #[arg(long)]
         requests: Option<u64>,
+        /// Priority of the process (SCHED_FIFO).
+        #[arg(long, value_name = "PRIORITY")]
+        fifo: Option<i32>,
+    },
+    /// Take a CPU now and then, for ever.
+    Spin {
+        /// CPU time that is taken at once, in milliseconds.
+        #[arg(long, value_name = "MILLISECONDS", default_value_t = 100)]
+        busy: u64,
+        /// Time until it is taken again, in milliseconds.
+        #[arg(long, value_name = "MILLISECONDS", default_value_t = 100)]
+        pause: u64,
+        /// Priority of the process (SCHED_FIFO).
+        #[arg(long, value_name = "PRIORITY")]
+        fifo: Option<i32>,
     },
     /// Send requests by UDP at fixed times (an open loop); prints response times as JSON.
     UdpAsk {
@@ -182,6 +198,9 @@ pub(crate) enum Load {
         /// Size of an answer in bytes.
         #[arg(long, default_value_t = 1000)]
         size: u32,
+        /// Write one in N requests in two calls, and leave TCP_NODELAY unset.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        split_every: u64,
     },
     /// Connect by vsock and send nothing; prints the result as JSON.
     VsockConnect {
@@ -207,6 +226,7 @@ impl Load {
             Self::UdpSend { .. } => "udp-send",
             Self::UdpRecv { .. } => "udp-recv",
             Self::UdpServe { .. } => "udp-serve",
+            Self::Spin { .. } => "spin",
             Self::UdpAsk { .. } => "udp-ask",
             Self::TcpServe { .. } => "tcp-serve",
             Self::QueueServe { .. } => "queue-serve",
@@ -228,7 +248,7 @@ pub(crate) fn make_load(load: Load) -> Result<ExitCode, Failure> {
         Load::UdpRecv { port, count, idle_timeout, buffer } => {
             let idle = Duration::try_from_secs_f64(idle_timeout)
                 .map_err(|_| Failure::Usage("--idle-timeout is a number of seconds above 0".into()))?;
-            let received = load::udp_receive(port, count, idle, buffer, || eprintln!("ready"))?;
+            let received = load::udp_receive(port, count, idle, buffer, || told::write_line("ready"))?;
             print_result(&received, received.distinct == count)
         }
         Load::UdpServe {
@@ -242,7 +262,9 @@ pub(crate) fn make_load(load: Load) -> Result<ExitCode, Failure> {
             free,
             memory,
             requests,
+            fifo,
         } => {
+            fifo.map_or(Ok(()), load::use_fifo)?;
             let options = load::UdpServe {
                 port,
                 work: Duration::from_micros(work),
@@ -253,8 +275,12 @@ pub(crate) fn make_load(load: Load) -> Result<ExitCode, Failure> {
                 memory: memory << 10,
                 requests,
             };
-            load::udp_serve(&options, |address| eprintln!("ready at {address}"))?;
+            load::udp_serve(&options, |address| told::write_line(format_args!("ready at {address}")))?;
             Ok(ExitCode::SUCCESS)
+        }
+        Load::Spin { busy, pause, fifo } => {
+            fifo.map_or(Ok(()), load::use_fifo)?;
+            load::spin(Duration::from_millis(busy), Duration::from_millis(pause))
         }
         Load::UdpAsk { to, requests, rate, burst, singles, size, retry, per_call } => {
             let retry = retry.map(Duration::from_millis);
@@ -263,18 +289,28 @@ pub(crate) fn make_load(load: Load) -> Result<ExitCode, Failure> {
             print_result(&asked, asked.answered.requests == requests)
         }
         Load::TcpServe { port, protocol, connections } => {
-            load::tcp_serve(port, protocol.into(), connections, |address| eprintln!("ready at {address}"))?;
+            load::tcp_serve(port, protocol.into(), connections, |address| {
+                told::write_line(format_args!("ready at {address}"))
+            })?;
             Ok(ExitCode::SUCCESS)
         }
         Load::QueueServe { port, workers, work, log } => {
             let options = load::QueueServe { port, workers, work: Duration::from_micros(work) };
-            load::queue_serve(&options, &log, |address| eprintln!("ready at {address}"))?;
+            load::queue_serve(&options, &log, |address| {
+                told::write_line(format_args!("ready at {address}"))
+            })?;
             Ok(ExitCode::SUCCESS)
         }
-        Load::TcpGet { to, protocol, requests, concurrency, request_size, size } => {
-            let protocol = protocol.into();
-            let options =
-                load::TcpGet { to, protocol, requests, concurrency, request_size, answer_size: size };
+        Load::TcpGet { to, protocol, requests, concurrency, request_size, size, split_every } => {
+            let options = load::TcpGet {
+                to,
+                protocol: protocol.into(),
+                requests,
+                concurrency,
+                request_size,
+                answer_size: size,
+                split_every,
+            };
             let answered = load::tcp_get(&options)?;
             print_result(&answered, answered.requests == requests)
         }

@@ -172,9 +172,11 @@ fn announce(options: &Options) {
     let (settings, rounds, seed) = (options.plan.settings.len(), options.rounds, options.seed);
     let blocks = settings * rounds as usize;
     let in_rounds = counted(u64::from(rounds), "round", "rounds");
-    eprintln!("xweave: {settings} settings in {in_rounds}: {blocks} blocks (--seed {seed})");
+    told::write_line(format_args!(
+        "xweave: {settings} settings in {in_rounds}: {blocks} blocks (--seed {seed})"
+    ));
     if (rounds as usize) < ENOUGH {
-        eprintln!("note: below --rounds {ENOUGH}, no interval of 95 % is possible");
+        told::write_line(format_args!("note: below --rounds {ENOUGH}, no interval of 95 % is possible"));
     }
 }
 
@@ -189,7 +191,7 @@ impl StepPrinter {
     fn print(&mut self, step: &Step<'_>) {
         match step {
             Step::Begins { number, of, round, setting } => {
-                eprintln!("xweave: block {number} of {of} (round {round}): {setting}");
+                told::write_line(format_args!("xweave: block {number} of {of} (round {round}): {setting}"));
                 (self.number, self.progress) = (*number, Some(Progress::new(self.limit)));
             }
             Step::Recording(phase) => {
@@ -207,7 +209,7 @@ impl StepPrinter {
             Step::LeftOut { number, guest } => {
                 let (domain, reason) = (&guest.domain, &guest.reason);
                 let line = format!("note: from block {number} on, {domain} is left out: {reason}");
-                eprintln!("{}", told::fitted(&line));
+                told::write_line(told::fitted(&line));
             }
             Step::Checking(phase) => {
                 self.progress.get_or_insert_with(|| Progress::new(None)).show(phase);
@@ -215,7 +217,7 @@ impl StepPrinter {
             Step::Over { number, failed } => {
                 self.end();
                 if let Some(why) = failed {
-                    eprintln!("{}", told::fitted(&format!("note: block {number} is not counted: {why}")));
+                    told::write_line(told::fitted(&format!("note: block {number} is not counted: {why}")));
                 }
             }
         }

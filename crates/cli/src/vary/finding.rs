@@ -2,8 +2,7 @@
 
 use std::{io::Write, path::Path, process::ExitCode};
 
-use xweave_flow::{Flows, exchange};
-use xweave_model::{Between, Spec};
+use xweave_model::{Between, DefaultSpec, Spec};
 use xweave_report::{View, absent, document, losses, next, transactions, variation};
 use xweave_text::argument;
 use xweave_trace::Trace;
@@ -48,23 +47,22 @@ pub fn run(
     Only::reading([dir]).apply()?;
     let trace = owner.open_telling(dir)?;
     if !trace.has_events() {
-        return Err(Failure::no_events(dir));
+        return Err(Failure::no_events(&trace));
     }
-    let named = transaction.or_else(|| args.points.map(Spec::Between));
-    let Some(spec) =
-        named.or_else(|| usual(&trace, || exchange::services(&exchange::of(&Flows::of(&trace)))))
-    else {
-        let (requests, outcome) = (Spec::Request(None), xweave_model::Outcome::default());
+    let named = transaction.or_else(|| args.points.map(Spec::Between)).map(DefaultSpec::from);
+    let Some(chosen) = named.or_else(|| usual(&trace, LEAST as u64)) else {
+        let (requests, outcome) = (Spec::Request(None, None), xweave_model::Outcome::default());
         return Err(explain::none(&trace, &requests, &outcome));
     };
-    let (found, requests) = Variation::of(&trace, &spec).map_err(|few| {
+    let spec = &chosen.spec;
+    let (found, requests) = Variation::of(&trace, spec).map_err(|few| {
         let sizes = [few.found, LEAST];
-        Failure::Failed(absent::too_few(&trace, &spec, sizes, "say why they vary", &few.outcome))
+        Failure::Failed(absent::too_few(&trace, spec, sizes, "say why they vary", &few.outcome))
     })?;
     let each = args.requests.then(|| each(&requests, 0..requests.all().len()));
     let printed = shown::print(|out| match json {
-        true => document::vary::write(out, &found, each.as_deref(), &spec),
-        false => tables(&trace, &spec, &found, args.all, out),
+        true => document::vary::write(out, &found, each.as_deref(), &chosen),
+        false => tables(&trace, &chosen, &found, args.all, out),
     })?;
     if printed.is_none() {
         return Ok(ExitCode::SUCCESS);
@@ -74,13 +72,13 @@ pub fn run(
 
 fn tables(
     trace: &Trace,
-    spec: &Spec,
+    chosen: &DefaultSpec,
     found: &Variation,
     all: bool,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
-    let view = View::of_stdout(WIDE);
-    write!(out, "{}", losses::text_of_recording(&found.outcome, trace.manifest().start_ns, view))?;
+    let (spec, view) = (&chosen.spec, View::of_stdout(WIDE));
+    write!(out, "{}", losses::text_of_recording(&found.outcome, trace.manifest(), all, view))?;
     writeln!(out, "{}", variation::headline(found, &spec.to_string(), view))?;
     writeln!(out, "{}", variation::segments(found, all, view))?;
     writeln!(out, "{}", variation::causes(found, all, view))?;
@@ -90,6 +88,9 @@ fn tables(
     }
     write!(out, "{}", variation::queues(found, view))?;
     write!(out, "{}", variation::spikes(found, view))?;
+    if let Some(others) = next::other_services(chosen) {
+        writeln!(out, "{others}")?;
+    }
     if let Some(first) = found.causes.first() {
         writeln!(
             out,

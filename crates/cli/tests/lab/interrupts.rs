@@ -130,7 +130,7 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
             all = (all.0 + joined.get(of).copied().unwrap_or(0), all.1 + seen);
         }
         println!("{guest}: {} of {} interrupts of virtio-net joined", all.0, all.1);
-        assert!(all.1 >= 15 && all.0 * 100 >= all.1 * 95, "{guest}: {} of {}", all.0, all.1);
+        assert!(all.1 >= 10 && all.0 * 100 >= all.1 * 95, "{guest}: {} of {}", all.0, all.1);
         // A line has one vector on a CPU.
         for line in inner_end[at].keys() {
             let of_line = crossed.iter().filter(|one| (one.line, one.cpu) == *line).count();

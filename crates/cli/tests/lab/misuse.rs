@@ -57,6 +57,14 @@ fn wrong_input_is_refused_with_what_to_do() {
     );
     assert_says(&said, &["vm9", "version", "32767"]);
 
+    // Nothing is attached first.
+    let said = fails(
+        &world,
+        "mkdir -p /tmp/full; mount -t tmpfs -o size=64k none /tmp/full; \
+         xweave record --events sched -o /tmp/full/trace --duration 1s; ended=$?; umount /tmp/full; exit $ended",
+    );
+    assert_says(&said, &["free where /tmp/full/trace is to be", "-o"]);
+
     let said = refused(&world, "xweave record nothing.aspect -o /tmp/no --duration 1s");
     assert_says(&said, &["nothing.aspect"]);
 
@@ -138,4 +146,19 @@ fn a_full_disk_ends_a_recording_with_a_word_and_a_readable_trace() {
     let summary = &world.flows(&dir.path().join("trace"))["summary"];
     assert!(summary["records"].as_u64() > Some(0), "{summary}");
     world.run("host", "umount /tmp/small");
+}
+
+/// As after `2>&1 | head -1`, which is gone before anything is woven.
+#[test]
+fn a_recording_goes_on_when_nobody_reads_what_it_tells_any_more() {
+    let Some(world) = World::find("a pipe that is closed") else { return };
+    let said = world.run(
+        "host",
+        "rm -rf /tmp/piped; (xweave record --events sched -o /tmp/piped --duration 1s 2>&1; echo $? >/tmp/status) | head -n 1; \
+         while [ ! -s /tmp/status ]; do sleep 0.1; done; cat /tmp/status; rm /tmp/status",
+    );
+    assert!(said.starts_with("xweave: reaching host\n") && said.ends_with("\n0\n"), "{said}");
+    let manifest = world.run("host", "cat /tmp/piped/trace.json");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    assert!(manifest["complete"] == true && manifest["events"].as_u64() > Some(0), "{manifest}");
 }

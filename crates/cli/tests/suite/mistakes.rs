@@ -111,15 +111,15 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["export", "flows", "--to", "perfetto", "-o", "a-file"], 2, "xweave: a-file exists already: replace it with --force, or name another file with -o"),
     (&["export", "flows", "--to", "perfetto", "-o", "empty", "--force"], 2, "xweave: empty is there, and is no file: name a file with -o"),
     // Traces without what was asked for send to the command that fits.
-    (&["export", "stored", "--to", "perfetto"], 2, "xweave: stored was recorded without an aspect that defines flows: see `xweave records stored`; it has no events either, so that there is nothing to see"),
-    (&["export", "flows", "--to", "perfetto", "-o", "new", "--transaction", "request:80"], 2, "xweave: flows has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
+    (&["export", "stored", "--to", "perfetto"], 2, "xweave: stored was recorded without an aspect that defines flows: see `xweave records stored`, or record with one that does, as `xweave record virtio-net …`; it has no events either, so that there is nothing to see"),
+    (&["export", "flows", "--to", "perfetto", "-o", "new", "--transaction", "request:80"], 2, "xweave: flows has no events: record them, too, as `xweave record --events sched,block,net,vm …`, or bring in what another tool recorded with xweave import"),
     (&["export", "events", "--to", "perfetto", "-o", "events.pftrace", "--force", "--transaction", "request:80"], 1, "xweave: events has no transactions of the kind request:80, and the file has all else; xweave explain events --machines tells what kinds there are"),
-    (&["flows", "events"], 0, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
-    (&["flows", "events", "--by", "connection"], 1, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
-    (&["report", "stored", "-o", "page.html"], 0, "xweave: the page is empty: stored was recorded without an aspect that defines flows: see `xweave records stored`"),
+    (&["flows", "events"], 0, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`, or record with one that does, as `xweave record virtio-net …`"),
+    (&["flows", "events", "--by", "connection"], 1, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`, or record with one that does, as `xweave record virtio-net …`"),
+    (&["report", "stored", "-o", "page.html"], 0, "xweave: the page is empty: stored was recorded without an aspect that defines flows: see `xweave records stored`, or record with one that does, as `xweave record virtio-net …`"),
     (&["records", "events"], 1, "xweave: events has no records: it has events, which `xweave explain events` is for"),
-    (&["explain", "stored"], 2, "xweave: stored has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
-    (&["vary", "stored"], 2, "xweave: stored has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
+    (&["explain", "stored"], 2, "xweave: stored has no events: record them, too, as `xweave record --events sched,block,net,vm …`, or bring in what another tool recorded with xweave import"),
+    (&["vary", "stored"], 2, "xweave: stored has no events: record them, too, as `xweave record --events sched,block,net,vm …`, or bring in what another tool recorded with xweave import"),
     (&["vary", "events", "--transaction", "request:80"], 1, "xweave: events has no transactions of the kind request:80 that began and ended in it; it has: none of any kind, but perhaps between:FROM..TO"),
     (&["records", "killed"], 0, "xweave: killed: the recording was killed, or is still running: what was stored until 22:03:22 UTC is shown"),
     // Values of arguments.
@@ -130,6 +130,12 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["record", "tcp", "-o", "new", "--buffer", "3K"], 2, "error: invalid value '3K' for '--buffer <SIZE>': `3K` is not a buffer size: write a power of two from 4K to 1024M\n{help}"),
     (&["record", "tcp", "-o", "new", "--events", "shced"], 2, "error: invalid value 'shced' for '--events <GROUP,…>': there is no group of events `shced`: write some of sched,block,net,vm,syscalls,power, or all\n{help}"),
     (&["record", "-o", "new"], 2, "xweave: nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
+    // What other tools have is answered with what does the same.
+    (&["top"], 2, "error: unrecognized subcommand 'top'\n\n  tip: `top` is another tool's; here: xweave record --events sched,block,net,vm -o DIR --duration 10s, then xweave explain DIR --machines: what each machine did, and who waited for whom\n\nUsage: xweave <COMMAND>\n{help}"),
+    (&["record", "-p", "7"], 2, "error: unexpected argument '-p' found\n\n  tip: `-p` is another tool's; here: a recording is of whole kernels: xweave explain DIR --transaction process:NAME is about one program, and `AND pid(NUMBER)` limits an aspect to a process\n\nUsage: xweave record [OPTIONS] [ASPECT]... [-- <COMMAND>...]\n{help}"),
+    (&["record", "--cgroup", "x"], 2, "error: unexpected argument '--cgroup' found\n\n  tip: `--cgroup` is another tool's; here: not possible, since a recording is of whole kernels: leave it out\n\nUsage: xweave record --background [ASPECT]... [-- <COMMAND>...]\n{help}"),
+    (&["record", "-e", "sched:sched_switch", "-o", "new"], 2, "xweave: -e sched:sched_switch is no aspect: events are recorded by their groups, --events sched, and 'tracepoint(sched:sched_switch) { STORE_DATA1(1); }' is an aspect of a tracepoint"),
+    (&["record", "-e", "sched", "-o", "new"], 2, "xweave: -e sched is no aspect: events are recorded by their groups, --events sched"),
     (&["check"], 2, "xweave: nothing to check is named: give an aspect (xweave check virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
     (&["record", "tcp", "-o", "new", "--symbols", "vm7=a-file"], 2, "xweave: --symbols vm7=…: there is no such domain; there are host"),
     (&["flows", "my flows", "--flow", "5"], 1, "xweave: my flows has no flow 0x5: `xweave flows 'my flows' --json` lists all"),
@@ -187,6 +193,20 @@ fn each_mistake_is_told_with_what_to_do() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// As after `2>&1 | head -1`.
+#[test]
+fn a_command_goes_on_when_nobody_reads_what_it_tells_any_more() {
+    let folder = traces();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    command.current_dir(folder.path()).args(["report", "stored", "-o", "page.html"]);
+    let told = writer.try_clone().expect("a descriptor");
+    let status = command.stdout(writer).stderr(told).status().expect("xweave runs");
+    assert_eq!(status.code(), Some(0));
+    assert!(fs::read_to_string(folder.path().join("page.html")).expect("a page").contains("</html>"));
 }
 
 /// What a terminal of so many columns is sent, without colours.
@@ -309,7 +329,7 @@ fn arguments_that_are_no_text_are_no_panic() {
     let strange = OsStr::from_bytes(b"\xff");
     for command in [
         "doctor", "check", "fmt", "record", "flows", "records", "explain", "compare", "vary", "report",
-        "export", "import", "sites", "cost", "merge", "lab", "agent",
+        "export", "import", "latency", "sites", "cost", "merge", "lab", "agent",
     ] {
         for rest in [&[][..], &["-o", "new"], &["--json"]] {
             let arguments: Vec<&OsStr> =

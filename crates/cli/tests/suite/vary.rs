@@ -3,6 +3,7 @@ use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
 use xweave_guard::private::Dir;
+use xweave_synthetic::scene::{Evidence, Mechanism, World};
 use xweave_trace::{
     Domain, DomainVm, Manifest, Writer,
     event::{Connection, Event, Kind, Sending},
@@ -203,4 +204,37 @@ fn another_kind_of_transaction_can_be_asked_for_and_one_that_is_not_there_is_tol
     fs::write(folder.path().join(FILE), "{\"schema\": 1}").unwrap();
     let (status, _, said) = vary(folder.path(), &["."]);
     assert!(status == Some(1) && said.contains("experiment.json is damaged: missing field"), "{said}");
+}
+
+/// Requests to a database or somebody's shell have nothing to do with those to the web server.
+#[test]
+fn one_service_is_looked_at_and_the_others_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    World::compose(1, Mechanism::DiskThenOther, Evidence::Native)
+        .write(&folder.path().join("trace"))
+        .unwrap();
+    for command in ["vary", "explain"] {
+        let run = |arguments: &[&str]| {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_xweave"));
+            let output =
+                program.args([command, "trace"]).args(arguments).current_dir(folder.path()).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let document: Value = serde_json::from_str(&run(&["--json"])).unwrap();
+        assert_eq!(document["transaction"], "request:80");
+        let others = document["other_services"].as_array().unwrap();
+        assert_eq!((others.len(), &others[0]["transaction"]), (1, &Value::from("request:81")));
+        let requests = others[0]["requests"].as_u64().unwrap();
+        let told = format!(
+            "Only request:80 is shown, the service with the most requests. Others, by --transaction: request:81 ({requests})\n"
+        );
+        let printed = run(&[]);
+        assert!(printed.contains(&told), "{printed}");
+        // Who asks for some is not told of others.
+        let asked = run(&["--transaction", "request:80"]);
+        assert_eq!(asked, printed.replace(&told, "").replace("\n\n\n", "\n\n"));
+        let asked: Value = serde_json::from_str(&run(&["--transaction", "request:80", "--json"])).unwrap();
+        assert!(asked.get("other_services").is_none());
+    }
 }

@@ -4,12 +4,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Bin, explained::Grid};
+use super::explained::Grid;
 use crate::{
     compare::{CompareFinding, ComparedObject},
     contrast::{ContrastCause, ContrastFigures, ContrastPart},
     lives::Lives,
-    value::{Cut, Pair},
+    value::{Bin, Cut, Pair},
 };
 
 /// Comparison of two runs: pairs have the figure of the first run and that of the second, which is the page's own.

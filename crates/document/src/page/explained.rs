@@ -4,7 +4,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Bin;
 #[cfg(test)]
 use crate::value::Id as LargeNumber;
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
     explain::{LateEvents, LossOfDomain, OutsideEvents, SummaryFigures, Transaction},
     lives::Lives,
     parts::{Cause, Total},
-    value::{Cut, Id, Time},
+    value::{Bin, Cut, Id, Time},
 };
 
 /// Transactions of a kind.

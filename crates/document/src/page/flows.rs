@@ -4,11 +4,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Bin;
 use crate::{
     exchange::{Exchange, Service},
     flows::{Flow, FlowKind, FlowSummary, Place, Segment, SiteCounts},
-    value::{Cut, Id},
+    value::{Bin, Cut, Id},
 };
 
 /// Flows of a trace.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    machines::{MachineDomain, MachineObject, Waited},
+    machines::{BlamePair, MachineDomain, MachineObject, Waited},
     value::Cut,
 };
 
@@ -23,4 +23,6 @@ pub struct PageMachines {
     pub objects: Cut<MachineObject>,
     /// Times that threads were ready for a CPU that others had.
     pub waited: Cut<Waited>,
+    /// Times that virtual machines and programs were kept waiting for CPUs, and by whom: what is telling first.
+    pub blame: Cut<BlamePair>,
 }

@@ -62,13 +62,16 @@ impl Timeline {
     fn find_vm(&self, domain: u8) -> Result<Vm, NoTsc> {
         let sightings = self.sightings(domain)?;
         let (state, reference) = self.both(domain)?;
-        let all = reference.vms.iter().filter(|vm| state.pinned.is_none_or(|pid| pid == vm.pid));
+        // One without offsets fits nothing, which says nothing of the guest.
+        let (with_offsets, without): (Vec<&Vm>, Vec<&Vm>) =
+            reference.vms.iter().partition(|vm| !vm.tsc_offsets.is_empty());
+        let pinned = state.pinned.filter(|pid| without.iter().all(|vm| vm.pid != *pid));
+        let all = with_offsets.iter().copied().filter(|vm| pinned.is_none_or(|pid| pid == vm.pid));
         let vm = match vm::identify(all, &sightings, SLACK) {
             Found::One(vm) => vm.clone(),
             Found::Several(n) => return Err(NoTsc::Several(n)),
             Found::None => {
-                let none = NoTsc::NoneOf(reference.vms.len());
-                return Err(state.pinned.map_or(none, NoTsc::NotOf));
+                return Err(pinned.map_or(NoTsc::NoneOf(with_offsets.len()), NoTsc::NotOf));
             }
         };
         match vm::offset(&vm) {

@@ -11,6 +11,7 @@ mod hostile;
 mod interrupts;
 mod join;
 mod keys;
+mod latency;
 mod notation;
 mod places;
 mod window;

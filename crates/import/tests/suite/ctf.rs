@@ -120,6 +120,9 @@ fn what_lttng_records_of_a_kernel() {
     assert_eq!(only(Kind::LockWait).object, 0x7f00_0000_1000);
     assert_eq!(only(Kind::LockAcquired).code, -110);
     assert_eq!(only(Kind::SyscallExit).bytes, (-110i64).cast_unsigned());
+    // Thread 9 ran a vCPU, and belongs to process 8.
+    let vms: Vec<_> = domain.vms.iter().map(|vm| (vm.pid, vm.name.as_str())).collect();
+    assert_eq!(vms, [(8, "")]);
     let threads: Vec<_> = all.iter().filter(|event| event.kind == Kind::Thread).collect();
     let threads: Vec<_> = threads.iter().map(|event| (event.other, event.object, name(**event))).collect();
     assert_eq!(threads, [(9, 8, "worker".to_owned()), (7, 0, "sh".to_owned())]);

@@ -6,7 +6,7 @@ use xweave_trace::event::{Event, Names};
 
 use super::Accounting;
 use crate::{
-    qdisc::{QdiscId, WaitingFrames},
+    held::{Holder, QdiscId, WaitingFrames},
     usage::{Figures, UsageObject},
 };
 
@@ -32,17 +32,17 @@ impl Accounting {
 
     pub(super) fn dequeue(&mut self, event: &Event, names: &Names) {
         let Some(frame) = self.qdiscs.waiting.dequeue(event) else { return };
-        let (place, until) = match self.qdiscs.used.get(&frame.qdisc) {
+        let Holder::Qdisc(qdisc) = frame.holder else { return };
+        let (place, until) = match self.qdiscs.used.get(&qdisc) {
             Some(used) => *used,
             None => {
-                let [kind, device] =
-                    [frame.qdisc.kind, frame.qdisc.device].map(|name| names.text(name).to_owned());
+                let [kind, device] = [qdisc.kind, qdisc.device].map(|name| names.text(name).to_owned());
                 (self.place(event.domain, UsageObject::Qdisc { kind, device }), i64::MIN)
             }
         };
         // Of frames that wait at once, each moment counts once.
         let from = frame.from.max(until);
-        self.qdiscs.used.insert(frame.qdisc, (place, until.max(frame.to)));
+        self.qdiscs.used.insert(qdisc, (place, until.max(frame.to)));
         if let Some(history) = &mut self.history {
             history.time(place, from, frame.to);
         }

@@ -236,7 +236,38 @@ fn what_polls_for_an_interrupt_before_it_halts_is_halted_and_no_exit() {
     ];
     let usage = accounting(events, &names);
     assert_eq!(of(&usage, exits(ExitReason::Halt)).time_ns, 0);
-    assert_eq!(of(&usage, vcpu()).wait_ns, 32);
+    // For the rest of the 32 its thread waited for a CPU.
+    assert_eq!(of(&usage, vcpu()).wait_ns, 31);
+    assert_eq!(of(&usage, UsageObject::Process(vcpus())).wait_ns, 1);
+}
+
+/// A vCPU is in its guest or out of it with a CPU, waits for one, or is halted: no more than the time that there is.
+#[test]
+fn what_a_halted_vcpu_waits_for_a_cpu_is_not_halted() {
+    let mut names = Names::default();
+    let (qemu, gzip) = (names.give("qemu-system-x86"), names.give("gzip"));
+    let mut events = vec![
+        Event { other: 70, object: 70, name: qemu, ..at(Kind::Thread, 0, 0, 0) },
+        Event { other: 80, object: 80, name: gzip, ..at(Kind::Thread, 0, 0, 0) },
+        switch(0, 0, State::Runnable, 70),
+    ];
+    for turn in 0..5 {
+        let begins = turn * 1_000;
+        events.extend([
+            at(Kind::VmEnter, begins + 10, 0, 70),
+            Event { code: 0x78, ..at(Kind::VmExit, begins + 200, 0, 70) },
+            switch(begins + 210, 70, State::Sleeping, 80),
+            Event { other: 70, ..at(Kind::Wake, begins + 400, 0, 80) },
+            switch(begins + 990, 80, State::Runnable, 70),
+            Event { bytes: 795, ..at(Kind::VmHalt, begins + 995, 0, 70) },
+        ]);
+    }
+    let usage = accounting(events, &names);
+    let (inside, thread) = (of(&usage, vcpu()), of(&usage, UsageObject::Process(vcpus())));
+    assert_eq!((inside.time_ns, inside.wait_ns, thread.wait_ns), (5 * 190, 5 * 205, 5 * 590));
+    // It ran for a moment before and after it slept, of which KVM calls some halted.
+    let all = inside.time_ns + inside.wait_ns + thread.wait_ns;
+    assert!(all <= 4_995 && all + 5 * 20 >= 4_995, "{all} of 4995");
 }
 
 /// Xen counts how long a vCPU was blocked, and not what it did for it before.

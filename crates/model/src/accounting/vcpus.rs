@@ -17,9 +17,17 @@ pub(super) struct Out {
     pub(super) spent: u64,
     /// Since when it has had a processor of the host for it, if it has one.
     pub(super) since: Option<i64>,
+    /// How long its thread has waited for a processor meanwhile, in nanoseconds.
+    pub(super) waited: u64,
 }
 
 impl Out {
+    /// It has a processor from now on, for which it has waited so long.
+    pub(super) fn gets(&mut self, now: i64, waited: u64) {
+        self.since = Some(now);
+        self.waited += waited;
+    }
+
     /// It has no processor from now on.
     pub(super) fn leaves(&mut self, now: i64) {
         self.spent += self.since.take().map_or(0, |since| between(since, now));
@@ -80,14 +88,21 @@ impl Accounting {
         };
         self.figures[out].count += 1;
         if let Some(live) = self.threads.get_mut(&id) {
-            live.out = Some(Out { left: event.time_ns, place: out, spent: 0, since: Some(event.time_ns) });
+            live.out = Some(Out {
+                left: event.time_ns,
+                place: out,
+                spent: 0,
+                since: Some(event.time_ns),
+                waited: 0,
+            });
         }
     }
 
     pub(super) fn halt(&mut self, event: &Event, id: ThreadId) {
         let Some(live) = self.threads.get_mut(&id) else { return };
         let Some((place, _)) = live.vcpu else { return };
-        self.figures[place].wait_ns += event.bytes;
-        live.out.take_if(|out| out.is_of(event.bytes, event.time_ns));
+        let out = live.out.take_if(|out| out.is_of(event.bytes, event.time_ns));
+        // KVM counts until its thread runs again, and that one waits for a processor as any does.
+        self.figures[place].wait_ns += event.bytes.saturating_sub(out.map_or(0, |out| out.waited));
     }
 }

@@ -1,13 +1,13 @@
 //! Where the time of a wait for a disk went.
 
-use xweave_replay::ThreadId;
+use xweave_replay::{CpuId, ThreadId};
 
 use super::{BackwardWalk, DEPTH, Object, TimeState};
 use crate::disk::Access;
 
 impl BackwardWalk<'_> {
-    /// A wait for an access to a disk.
-    pub(super) fn accessing(&mut self, access: &Access, id: ThreadId, from: i64, to: i64) {
+    /// A wait for an access to a disk, which an interrupt of that CPU ended if one did.
+    pub(super) fn accessing(&mut self, access: &Access, id: ThreadId, cpu: Option<u32>, from: i64, to: i64) {
         // When it was issued, or that this was another, may be among what was lost.
         let lost = self.machine.threads().lost(id.domain, access.queued, access.done.unwrap_or(to));
         let state = |state| if lost { TimeState::Unknown } else { state };
@@ -25,8 +25,14 @@ impl BackwardWalk<'_> {
         let done = at.done.unwrap_or(to).clamp(issued, to);
         let disk = Object::Disk(at.disk);
         self.add(done, to, disk, TimeState::Completion);
-        self.add(issued, done, disk, state(TimeState::Device));
-        self.add(queued, issued, disk, state(TimeState::Queue));
+        match cpu {
+            _ if lost => self.add(issued, done, disk, TimeState::Unknown),
+            Some(cpu) => self.in_device(disk, CpuId { domain: id.domain, cpu }, issued, done),
+            None => self.add(issued, done, disk, TimeState::Device),
+        }
+        // What an idle disk was not given was held back elsewhere, as by a limit of the control group (`io.max`).
+        let queue = if at.is_held_back() { TimeState::Waiting } else { TimeState::Queue };
+        self.add(queued, issued, disk, state(queue));
         let mut until = queued;
         for access in above.into_iter().rev() {
             let queued = access.queued.clamp(from, until);

@@ -172,17 +172,18 @@ impl BackwardWalk<'_> {
         Some(false)
     }
 
-    /// Whether a thread that woke another one as something came had that from elsewhere: from a guest that it serves. Of an end
-    /// nothing is known: if it is of another process, and has received nothing there.
-    fn brings(&self, by: ThreadId, id: ThreadId, end: EndId) -> bool {
+    /// Whether a thread that woke another one as something came had that from elsewhere: from a guest that it serves, or another
+    /// kernel, if it is of another process, and has received nothing there. Of an end nothing is known: the same.
+    pub(super) fn brings(&self, by: ThreadId, id: ThreadId, end: EndId) -> bool {
         let machine = self.machine;
         let process = |id| machine.threads().process(id);
+        let is_other = || {
+            let other = by != id && process(by) != process(id);
+            other && !end.connection.is_loopback() && !machine.connections.is_of(by, end)
+        };
         match machine.connections.peer(end) {
-            Some(peer) => peer.domain != id.domain && self.serves_guest(by, peer.domain),
-            None => {
-                let other = by != id && process(by) != process(id);
-                other && !end.connection.is_loopback() && !machine.connections.is_of(by, end)
-            }
+            Some(peer) => peer.domain != id.domain && (self.serves_guest(by, peer.domain) || is_other()),
+            None => is_other(),
         }
     }
 

@@ -88,6 +88,18 @@ impl BackwardWalk<'_> {
         self.because(from, end, object, TimeState::Exit, reason);
     }
 
+    /// Reports whether a thread of the host is another vCPU of the guest that has a processor.
+    fn is_beside(&self, thread: ThreadId, cpu: CpuId) -> bool {
+        self.machine.vcpus.which(thread).is_some_and(|other| other.domain == cpu.domain && other != cpu)
+    }
+
+    /// Reports whether a guest's processor had a thread in the middle of a time, and was not idle: about the ends the clocks of
+    /// guest and host may differ.
+    fn has_thread(&self, cpu: CpuId, from: i64, to: i64) -> bool {
+        let half = from + (to - from) / 2;
+        self.machine.cpu(cpu).is_some_and(|cpu| cpu.threads(half, half + 1).any(|stretch| stretch.tid != 0))
+    }
+
     /// A vCPU was outside its guest; something was there for it to do, if that was `pending`.
     pub(super) fn in_host(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64, pending: bool) {
         if from >= to {
@@ -113,6 +125,12 @@ impl BackwardWalk<'_> {
                 }
                 Some(ThreadState::Waiting { over: Some(Ended::Lost), .. }) => {
                     self.add(a, b, object, TimeState::Unknown);
+                }
+                // It is no idle processor: a thread of the guest waits for what another vCPU has, as for a spin lock.
+                Some(ThreadState::Waiting { over: Some(Ended::Thread { by, .. }), .. })
+                    if pending && self.is_beside(by, cpu) && self.has_thread(cpu, a, b) =>
+                {
+                    self.add(a, b, object, TimeState::Waiting);
                 }
                 Some(ThreadState::Waiting { .. }) if pending => self.add(a, b, object, TimeState::Halted),
                 Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Unknown),

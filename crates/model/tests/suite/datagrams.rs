@@ -162,11 +162,11 @@ fn what_a_queueing_discipline_of_the_host_holds_back_is_no_time_of_the_network()
     ]);
     events.sort_by_key(|event| event.time_ns);
     let all = found(&events);
-    let qdisc = Object::Qdisc(xweave_model::qdisc::QdiscId {
+    let qdisc = Object::Holder(xweave_model::held::Holder::Qdisc(xweave_model::held::QdiscId {
         domain: 3,
         kind: Default::default(),
         device: Default::default(),
-    });
+    }));
     assert_eq!(
         pieces(&all[0]),
         [

@@ -210,7 +210,7 @@ fn a_sequence_s_requests_are_finished() {
     let trace = three();
     let trace = Trace::open(trace.path()).unwrap();
     let mut checked = 0;
-    explain(&trace, &Spec::Request(Some(80)), &mut |transaction, objects| {
+    explain(&trace, &Spec::Request(Some(80), None), &mut |transaction, objects| {
         let mut waiting = Vec::new();
         let mut words = Vec::new();
         for message in sequence(&transaction) {

@@ -173,7 +173,7 @@ fn threads_that_end_amid_their_requests_take_no_longer_than_others() {
     // Each sends a request on a connection of its own; then it ends, or does not.
     let found = |end: Kind| {
         let mut machine = Machine::default();
-        let mut finder = Finder::new(&Spec::Request(None), &|_| None).unwrap();
+        let mut finder = Finder::new(&Spec::Request(None, None), &|_| None).unwrap();
         let names = Names::default();
         let talk = |kind, time, tid: u32| Event {
             position: u64::from(tid) << 32 | 40_000 << 16 | 80,

@@ -6,6 +6,7 @@ mod between;
 mod calls;
 mod contrast;
 mod datagrams;
+mod default_spec;
 mod explanation;
 mod flows;
 mod guests;

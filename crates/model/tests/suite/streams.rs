@@ -69,9 +69,14 @@ fn trace(mut events: Vec<Event>, error_ns: u64) -> (tempfile::TempDir, Trace) {
 
 /// The requests of a trace: name, beginning and length in microseconds.
 fn told(events: Vec<Event>) -> (Vec<(String, i64, i64)>, Outcome) {
+    told_as(&Spec::Request(None, None), events)
+}
+
+/// The same of requests of a kind.
+fn told_as(spec: &Spec, events: Vec<Event>) -> (Vec<(String, i64, i64)>, Outcome) {
     let (_dir, trace) = trace(events, 0);
     let mut all = Vec::new();
-    let outcome = explain(&trace, &Spec::Request(None), &mut |one, _| {
+    let outcome = explain(&trace, spec, &mut |one, _| {
         all.push((one.name, one.start_ns / US, one.total_ns / US));
     });
     (all, outcome)
@@ -86,6 +91,26 @@ fn who_sends_first_asks_where_both_ports_may_be_a_client_s() {
         let name = format!("{client} → {service}");
         assert_eq!(told, [(name.clone(), 1_000, 60), (name, 2_000, 60)]);
     }
+}
+
+/// The client is in vm1 and the server in vm2; and vm1 serves another client of its own over the loopback device.
+#[test]
+fn requests_are_told_as_the_domain_sees_them_that_is_named() {
+    let of = connection(40_000, 80);
+    let events = || [exchange(1_000 * US, of), exchange(2_000 * US, of)].concat();
+    let as_of = |spec: &str| told_as(&spec.parse().unwrap(), events()).0;
+    let client = "40000 → 80".to_owned();
+    let at_client = [(client.clone(), 1_000, 60), (client, 2_000, 60)];
+    assert_eq!(as_of("request:80"), at_client);
+    assert_eq!(as_of("request:80@vm1"), at_client);
+    let at_server: Vec<_> = as_of("request:80@vm2").into_iter().map(|(_, start, ns)| (start, ns)).collect();
+    assert_eq!(at_server, [(1_020, 30), (2_020, 30)]);
+    for none in ["request:81@vm2", "request:80@vm3"] {
+        assert_eq!(as_of(none), [], "{none}");
+    }
+    let loopback = |time| exchange(time, of).map(|event| Event { domain: 1, ..event });
+    let (told, _) = told_as(&"request:80@vm1".parse().unwrap(), loopback(1_000 * US).to_vec());
+    assert_eq!(told.len(), 1, "{told:?}");
 }
 
 #[test]
@@ -178,7 +203,7 @@ fn what_lies_between_two_domains_and_is_shorter_than_their_clocks_can_tell_is_no
         let events = events.chain(goes).chain([waits]).collect();
         let (_dir, trace) = trace(events, error * 1_000);
         let mut spent = Vec::new();
-        explain(&trace, &Spec::Request(None), &mut |one, objects| {
+        explain(&trace, &Spec::Request(None, None), &mut |one, objects| {
             if one.start_ns < 1_000 * US {
                 return;
             }

@@ -100,6 +100,31 @@ fn wrong(truth: &Parts, told: &Parts) -> Vec<(Key, i64, i64)> {
     both.filter(|(_, is, says)| (is - says).abs() > ALLOWED.max(is / 20)).collect()
 }
 
+/// The parts that are wrong of a transaction: as [`wrong`]. Of what was over, which its CPU was not told of yet, the analysis may
+/// know that a vCPU was late, or that nobody knows; of nothing else.
+fn wrong_of(transaction: &Transaction, truth: &Parts, told: &Parts) -> Vec<(Key, i64, i64)> {
+    let is_late = |part: &Part| matches!(part, Part::Late(_) | Part::DiskCompletion(.., true));
+    let late: i64 = transaction.parts.iter().filter(|(part, _)| is_late(part)).map(|(_, ns)| *ns).sum();
+    forgive(wrong(truth, told), late, told)
+}
+
+/// Leaves out what so much lateness explains: less of waits and disks, and more of vCPUs. Of a disk may be unknown what it did
+/// until its guest took the interrupt.
+fn forgive(mut wrong: Vec<(Key, i64, i64)>, late: i64, told: &Parts) -> Vec<(Key, i64, i64)> {
+    let of_disks = told
+        .iter()
+        .filter(|((object, spent, _), _)| matches!(object, Object::Disk(_)) && *spent == TimeState::Unknown);
+    let unknown: i64 = of_disks.map(|(_, ns)| *ns).sum();
+    wrong.retain(|((object, spent, _), is, says)| match (object, spent) {
+        (Object::Disk(_), TimeState::Unknown) => false,
+        (Object::Disk(_), TimeState::Device) => says > is || is - says > late + unknown + ALLOWED,
+        (Object::Thread(_), TimeState::Waiting) => says > is || is - says > late + ALLOWED,
+        (Object::Vcpu(_), _) => is > says || says - is > late + ALLOWED,
+        _ => true,
+    });
+    wrong
+}
+
 /// What the random numbers begin with: the same each time, or as the environment says.
 fn random() -> u64 {
     std::env::var("XWEAVE_RANDOM").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
@@ -181,7 +206,8 @@ fn requests(datagrams: bool, allowed: [usize; 2]) {
         let mut world = Simulation::new(&Config { pipelined: 0, datagrams, ..config.clone() });
         let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
         let mut machine = Machine::new(guests.collect());
-        let mut finder = Finder::new(&Spec::Request(None), &|_| None).expect("requests are found in events");
+        let mut finder =
+            Finder::new(&Spec::Request(None, None), &|_| None).expect("requests are found in events");
         let (mut answered, mut requests, mut fed) = (BTreeMap::new(), 0, 0);
         let mut bad = Vec::new();
         while let Some(event) = world.next() {
@@ -198,7 +224,7 @@ fn requests(datagrams: bool, allowed: [usize; 2]) {
             if let Some((request, found)) = request {
                 assert_eq!(found.pieces.last().map(|piece| piece.to), Some(request.to));
                 requests += 1;
-                let wrong = wrong(&truth(&request), &told(&found.pieces));
+                let wrong = wrong_of(&request, &truth(&request), &told(&found.pieces));
                 if !wrong.is_empty() {
                     bad.push((request.who, request.from, wrong));
                 }
@@ -293,7 +319,7 @@ fn what_is_told_where_events_were_lost_is_true_or_unknown() {
                 let pieces = breakdown(&machine, id(who), from, to);
                 let told = told(&pieces);
                 let truth = truth(&transaction);
-                let mut wrong = wrong(&truth, &told);
+                let mut wrong = wrong_of(&transaction, &truth, &told);
                 wrong.retain(|((_, spent, _), is, says)| says > is && *spent != TimeState::Unknown);
                 transactions += 1;
                 affected += usize::from(told.keys().any(|(_, spent, _)| *spent == TimeState::Unknown));
@@ -349,7 +375,13 @@ fn wakers_are_the_same_without_the_events_of_interrupts() {
                     (parts, interrupts)
                 });
                 // What interrupts took is told of whom they came above.
-                let wrong = wrong(&whole.0, &bare.0);
+                let of_vcpus = |parts: &Parts| {
+                    let these = parts.iter().filter(|((object, ..), _)| matches!(object, Object::Vcpu(_)));
+                    these.map(|(_, ns)| *ns).sum::<i64>()
+                };
+                // Without interrupts nobody knows that a vCPU was woken for a timer.
+                let late = of_vcpus(&whole.0) - of_vcpus(&bare.0);
+                let wrong = forgive(wrong(&bare.0, &whole.0), late, &whole.0);
                 let wrong = wrong.iter().find(|((_, spent, _), is, says)| {
                     *spent != TimeState::Running || (is - says).abs() > ALLOWED + whole.1
                 });
@@ -377,7 +409,7 @@ fn hold(config: &Config, allowed: usize) {
     let mut world = Simulation::new(config);
     let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
     let mut machine = Machine::new(guests.collect());
-    let (mut transactions, mut parts) = (0, 0);
+    let (mut transactions, mut parts, mut devices, mut unknown) = (0, 0, 0, 0);
     // Those that moved, those that others came before, those of which several were under way, and those with a wait for a
     // pipe, in a page fault, and in a swap-in.
     let mut said = [0; 6];
@@ -395,9 +427,15 @@ fn hold(config: &Config, allowed: usize) {
             assert!(pieces.windows(2).all(|pair| pair[0].to == pair[1].from));
             assert_eq!(pieces.last().map(|piece| piece.to), Some(to));
             let truth = truth(&transaction);
-            let wrong = wrong(&truth, &told(&pieces));
+            let wrong = wrong_of(&transaction, &truth, &told(&pieces));
             transactions += 1;
             parts += truth.len();
+            for ((object, spent, _), ns) in told(&pieces) {
+                if let (Object::Disk(_), TimeState::Device | TimeState::Unknown) = (object, spent) {
+                    devices += ns;
+                    unknown += if spent == TimeState::Unknown { ns } else { 0 };
+                }
+            }
             let says =
                 |is: fn(&Cause) -> bool| pieces.iter().filter_map(|piece| piece.cause.as_ref()).any(is);
             said[0] += usize::from(says(|cause| matches!(cause, Cause::Moved(_))));
@@ -422,8 +460,9 @@ fn hold(config: &Config, allowed: usize) {
             kept.retain(|event| event.time_ns >= oldest);
         }
     }
-    println!("{transactions} transactions, {parts} parts");
+    println!("{transactions} transactions, {parts} parts; unknown of disks: {unknown} of {devices}");
     assert!(transactions >= 10_000);
+    assert!(unknown * 5 < devices);
     println!("wrong: {bad:?}; said: {said:?}");
     assert!(said.iter().all(|said| *said > 100), "{said:?}");
     let count: usize = bad.values().sum();

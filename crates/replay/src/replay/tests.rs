@@ -71,6 +71,23 @@ fn a_wakeup_of_an_unknown_thread_ends_a_wait_whose_beginning_was_not_seen() {
 }
 
 #[test]
+fn who_is_ready_is_told_with_who_woke_it() {
+    let wake = |time, by, who| Event { other: who, code: 9, ..at(Kind::Wake, time, 0, by) };
+    let events = [
+        switch(1, 0, 7, State::Sleeping, 8),
+        switch(2, 1, 9, State::Runnable, 6),
+        wake(5, 8, 7),
+        switch(20, 1, 6, State::Sleeping, 7),
+    ];
+    let (replay, _) = replay(Vec::new(), &events);
+    let ready = |time| replay.threads.ready_at(1, time).collect::<Vec<_>>();
+    assert_eq!(ready(10), [(thread(7), 5, thread(8))]);
+    // It waited still, ran already, or was in another domain; thread 9 was made to leave its CPU.
+    assert!([3, 20].into_iter().all(|time| ready(time).is_empty()));
+    assert_eq!(replay.threads.ready_at(2, 10).count(), 0);
+}
+
+#[test]
 fn a_wakeup_of_a_running_thread_is_no_transition() {
     let events = [switch(1, 0, 0, State::Runnable, 7), Event { other: 7, ..at(Kind::Wake, 2, 1, 8) }];
     let (_, transitions) = replay(Vec::new(), &events);

@@ -55,6 +55,7 @@ impl<W: Write> Stream<W> {
     pub fn end(mut self, all: &Explain, machines: Option<&Machines>) -> io::Result<()> {
         self.out.write_all(b"]")?;
         self.member("summary", Some(&all.summary))?;
+        self.member("other_services", Some(&all.other_services).filter(|others| !others.is_empty()))?;
         self.member("sizes", Some(&all.sizes))?;
         self.member("points", all.points.as_ref())?;
         self.member("intervals", all.intervals.as_ref())?;

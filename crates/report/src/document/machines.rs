@@ -3,9 +3,10 @@
 
 use std::io::{self, Write};
 
-use xweave_document::machines::{BusyCpu, MachineDomain, MachineObject, Machines, States, Waited};
+use xweave_document::machines::{BlamePair, BusyCpu, MachineDomain, MachineObject, Machines, States, Waited};
 use xweave_model::{
-    Usage,
+    Blame, Tenant, Usage,
+    blame::blames,
     usage::{self, Figures, Key},
 };
 
@@ -36,6 +37,26 @@ pub fn build_waited(waited: &usage::Waited) -> Waited {
         by: objects::processes(&waited.by).into(),
         by_guest: waited.by.guest().map(str::to_owned),
         ns: waited.ns,
+    }
+}
+
+/// Builds the row of a time that one kept another waiting, of a trace that is that long.
+pub fn build_blame(blame: &Blame, span_ns: u64) -> BlamePair {
+    let guest = |of: &Tenant| match of {
+        Tenant::Guest(name) => Some(name.clone()),
+        Tenant::Recorder | Tenant::Processes(_) => None,
+    };
+    BlamePair {
+        domain: blame.domain.clone(),
+        victim: objects::tenant(&blame.victim).into(),
+        victim_guest: guest(&blame.victim),
+        culprit: objects::tenant(&blame.culprit).into(),
+        culprit_guest: guest(&blame.culprit),
+        telling: blame.is_telling(span_ns),
+        relation: blame.relation.name(),
+        ns: blame.ns,
+        waited_ns: blame.waited_ns,
+        ran_ns: blame.ran_ns,
     }
 }
 
@@ -84,5 +105,6 @@ pub fn build(usage: &Usage) -> Machines {
         domains: build_domains(usage).collect(),
         objects: usage.objects.iter().map(|(key, figures)| build_object(key, figures)).collect(),
         waited: usage.waited.iter().map(build_waited).collect(),
+        blame: blames(usage).iter().map(|blame| build_blame(blame, usage.span_ns)).collect(),
     }
 }

@@ -1,15 +1,28 @@
 //! Rows that transactions' times are divided into: in words, and with the fields that programs compare.
 
-use xweave_document::parts::{
-    Cause, Offender, Part, ReasonFields, RoleFields, StateFields, Total, UnusedRequests,
+use xweave_document::{
+    parts::{
+        Cause, Offender, Part, ReasonFields, RoleFields, ServiceRequests, StateFields, Total, UnusedRequests,
+    },
+    value::Bin,
 };
+use xweave_flow::histogram;
 use xweave_model::{
-    ObjectGroup, Objects, Unused,
+    DefaultSpec, ObjectGroup, Objects, Unused,
     objects::Reason,
     parts::{Kept, Such, Totals},
 };
 
 use crate::words::{causes, objects};
+
+/// Builds the services that were not chosen.
+pub fn build_other_services(of: &DefaultSpec) -> Vec<ServiceRequests> {
+    let service = |(spec, requests): &(_, u64)| ServiceRequests {
+        transaction: ToString::to_string(spec),
+        requests: *requests,
+    };
+    of.others.iter().map(service).collect()
+}
 
 pub(crate) fn build_role(group: &ObjectGroup) -> RoleFields {
     RoleFields { role: group.role(), guest: group.guest().map(str::to_owned) }
@@ -78,4 +91,10 @@ pub fn build_totals(totals: &Totals) -> Vec<Total> {
 pub fn build_unused(of: Unused) -> UnusedRequests {
     let Unused { dropped, lost, unseen, unanswered, open } = of;
     UnusedRequests { dropped, lost, unseen, unanswered, open }
+}
+
+/// Builds the distribution of times.
+pub fn build_bins(of: &[histogram::Bin]) -> Vec<Bin> {
+    let bin = |&histogram::Bin { from_ns, to_ns, count }: &histogram::Bin| Bin { from_ns, to_ns, count };
+    of.iter().map(bin).collect()
 }

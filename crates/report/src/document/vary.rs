@@ -9,7 +9,7 @@ use xweave_document::{
         VaryShares, VarySpikes, VaryStartup, VaryTimes,
     },
 };
-use xweave_model::Spec;
+use xweave_model::DefaultSpec;
 use xweave_vary::{
     Variation, cause,
     each::Each,
@@ -17,7 +17,7 @@ use xweave_vary::{
     variation::{Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
 };
 
-use super::parts::{build_offender, build_unused};
+use super::parts::{build_offender, build_other_services, build_unused};
 use crate::words::{objects, places, variation as words};
 
 /// Builds the figures of the requests.
@@ -122,10 +122,11 @@ pub fn write(
     out: &mut impl Write,
     variation: &Variation,
     each: Option<&[Each]>,
-    spec: &Spec,
+    chosen: &DefaultSpec,
 ) -> io::Result<()> {
     let document = Vary {
-        transaction: spec.to_string(),
+        transaction: chosen.spec.to_string(),
+        other_services: build_other_services(chosen),
         figures: build_figures(variation),
         segments: variation.segments.iter().map(build_segment).collect(),
         causes: variation

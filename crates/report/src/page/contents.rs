@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use xweave_document::page::{PageHeading, TracePage};
 use xweave_flow::Join;
-use xweave_model::{Comparison, Outcome, Spec, Usage};
+use xweave_model::{Comparison, Outcome, RecorderUse, Spec, Usage};
 use xweave_trace::Trace;
 
 use super::{
     bounded::cut, comparison, contrast, findings::Findings, flows, machines, recording, transactions, usage,
     variation,
 };
-use crate::closing;
+use crate::{closing, losses};
 
 /// What a reader must know is told in so many lines and bytes at most.
 const REMARKS: usize = 100;
@@ -76,9 +76,12 @@ impl<'a> Contents<'a> {
             None => (!trace.manifest().complete).then(unfinished).into_iter().collect(),
         };
         remarks.extend(explained.iter().flat_map(|kind| kind.remarks.iter().cloned()));
-        remarks.extend(usage.iter().flat_map(machines::recorder));
+        if explained.is_empty() {
+            let recorder = usage.iter().map(|usage| RecorderUse::of(trace, usage));
+            remarks.extend(recorder.filter_map(|of| losses::recorder(&of)));
+        }
         remarks.extend(usage.iter().flat_map(|usage| usage.damaged.iter().map(ToString::to_string)));
-        remarks.extend(trace.manifest().warnings.iter().cloned());
+        remarks.extend(losses::warnings(trace.manifest()));
         let mut met = HashSet::new();
         remarks.retain(|remark| met.insert(remark.clone()));
 

@@ -9,7 +9,7 @@ use xweave_trace::Trace;
 use super::{
     bounded::cut,
     grid::Grid,
-    levels::{CELLS, build_bins},
+    levels::CELLS,
     transactions::{PROGRAMS, called},
 };
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     document::{
         contrast::{build_cause, build_figures, build_part},
         lives,
+        parts::build_bins,
     },
 };
 

@@ -58,20 +58,30 @@ impl Findings {
 
     /// What kept the transactions.
     pub(super) fn of_transactions(&mut self, spec: &Spec, totals: &Totals) {
-        let all_causes = totals.causes();
-        let Some(most) = all_causes.first() else { return };
+        let kinds = totals.causes_by_kind();
+        let Some((kind, most)) = kinds.first().and_then(|kind| Some((kind, kind.causes.first()?))) else {
+            return;
+        };
         let share = |ns: u64| ns as f64 / totals.ns().max(1) as f64;
-        let (percent, all) = (
-            number::percent(share(most.ns)),
-            number::counted(totals.transactions() as u64, "transaction", "transactions"),
-        );
-        let what = causes::delay(&most.delay);
-        let title = format!("{what}: {percent} of the time of {all} ({})", called(spec));
+        let all = number::counted(totals.transactions() as u64, "transaction", "transactions");
+        let several: Vec<_> = kind.causes.iter().filter(|kept| share(kept.ns) >= TELLING).collect();
+        let (what, ns) = match several.len() {
+            0 | 1 => (causes::delay(&most.delay), most.ns),
+            _ => (causes::delay_kind(kind.kind), kind.ns),
+        };
+        let title = format!("{what}: {} of the time of {all} ({})", number::percent(share(ns)), called(spec));
         let by = most.by.iter().take(OFFENDERS).filter(|(_, ns)| share(*ns) >= TELLING);
         let by = by.map(|(who, ns)| format!("{} {}", objects::offender(who), number::percent(share(*ns))));
         let by: Vec<String> = by.collect();
         let reason = totals.reason(&most.delay).filter(|(_, ns)| share(*ns) >= TELLING);
         let text = match reason {
+            _ if several.len() > 1 => {
+                let each = several.iter().take(OFFENDERS);
+                let each = each.map(|kept| {
+                    format!("{}: {}", number::percent(share(kept.ns)), causes::delay(&kept.delay))
+                });
+                each.collect::<Vec<_>>().join("; ")
+            }
             _ if !by.is_empty() => format!("by {}", by.join(", ")),
             Some((why, ns)) => format!("{}: {}", number::percent(share(ns)), causes::reason(why)),
             None => String::new(),
@@ -97,8 +107,12 @@ impl Findings {
         self.add(title.trim_end_matches('.'), &text, advice.as_deref(), ["variation"]);
     }
 
-    /// Who waited longest for a CPU.
+    /// Who kept whom waiting for a CPU.
     pub(super) fn of_machines(&mut self, usage: &Usage) {
+        if let Some(culprit) = machines::Culprit::of(usage) {
+            let advice = if culprit.is_recorder() { RECORDER_RUNS } else { FEWER };
+            return self.add(&culprit.headline(), &culprit.victims_waits(), Some(advice), ["who"]);
+        }
         let Some(longest) = machines::Longest::of(usage) else {
             return self.add(machines::NOTHING_WAITED, "", None, ["who"]);
         };

@@ -10,13 +10,11 @@ use xweave_document::{
 use xweave_flow::{FlowKind, Flows, Join, Levels, Wanted, choice::Choice, exchange};
 use xweave_trace::Trace;
 
-use super::{
-    bounded::{Budget, cut},
-    levels::build_bins,
-};
+use super::bounded::{Budget, cut};
 use crate::document::{
     exchange::{self as exchange_document, build_service},
     flows::{build_flow, build_kind, build_place, build_segment, build_site, build_summary},
+    parts::build_bins,
 };
 
 /// What there is at most of each.

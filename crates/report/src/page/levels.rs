@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 
 use xweave_document::{
     divided,
-    page::{
-        Bin,
-        explained::{self, PageInterval, PageSize},
-    },
-    value::Cut,
+    page::explained::{self, PageInterval, PageSize},
+    value::{Bin, Cut},
 };
-use xweave_flow::{Histogram, histogram};
+use xweave_flow::Histogram;
 use xweave_model::{Delay, Explained, Intervals, Outcome, Tally};
 
 use super::{
@@ -19,7 +16,10 @@ use super::{
     grid::Grid,
     over_time::OverTime,
 };
-use crate::document::divided::{build_intervals, build_points, build_sizes};
+use crate::document::{
+    divided::{build_intervals, build_points, build_sizes},
+    parts::build_bins,
+};
 
 /// Cells of a grid, and of one of an interval: of these there may be many.
 pub(super) const CELLS: usize = 1_500;
@@ -103,12 +103,6 @@ impl Levels {
         let intervals = build_intervals(of).into_iter().zip(&self.intervals);
         cut(intervals.map(with_levels), INTERVALS, INTERVALS_BYTES)
     }
-}
-
-/// Builds the distribution of times.
-pub(super) fn build_bins(of: &[histogram::Bin]) -> Vec<Bin> {
-    let bin = |&histogram::Bin { from_ns, to_ns, count }: &histogram::Bin| Bin { from_ns, to_ns, count };
-    of.iter().map(bin).collect()
 }
 
 /// Builds the classes of sizes.

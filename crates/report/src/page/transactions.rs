@@ -8,7 +8,6 @@ use xweave_document::{
 use xweave_flow::choice::Choice;
 use xweave_model::{
     Census, Explained, Objects, Outcome, Spec, Tally, explain,
-    explanation::usual,
     parts::Totals,
     sequence::{Basic, sequence},
 };
@@ -68,10 +67,7 @@ pub(super) fn of(
     mut explained: Option<Kind>,
     chosen: &[u64],
 ) -> Vec<Kind> {
-    let mut specs = specs(trace);
-    if let Some(varies) = varies.filter(|varies| !specs.contains(varies)) {
-        specs.insert(specs.len().min(1), varies.clone());
-    }
+    let specs = specs(trace, varies.or(explained.as_ref().map(|kind| &kind.spec)));
     let mut explain = |spec: Spec| match explained.take_if(|kind| kind.spec == spec) {
         Some(kind) => kind,
         None => kind(trace, spec, chosen, &mut |_, _| ()),
@@ -83,9 +79,10 @@ pub(super) fn of(
     kinds
 }
 
-/// What is asked for most likely: the trace's own, then the most frequent one of each sort.
-fn specs(trace: &Trace) -> Vec<Spec> {
-    let mut specs: Vec<Spec> = usual(trace).into_iter().collect();
+/// What is asked for most likely: flows, the requests that were chosen, then the most frequent one of each other sort.
+fn specs(trace: &Trace, chosen: Option<&Spec>) -> Vec<Spec> {
+    let mut specs: Vec<Spec> = trace.has_flows().then_some(Spec::Flow(None)).into_iter().collect();
+    specs.extend(chosen.cloned());
     for (text, _) in Census::of(trace).transactions {
         let Ok(spec) = text.parse::<Spec>() else { continue };
         // A connection's beginning is a part of what its requests are told of.
@@ -143,7 +140,7 @@ pub(super) fn kind(
         }
     }
     transactions.sort_by_key(|one| one.transaction.start_ns);
-    let remarks = losses::remarks(&outcome, trace.manifest().start_ns);
+    let remarks = losses::remarks(&outcome, trace.manifest());
     let programs = tally.programs.as_ref().map(|programs| programs.all(&outcome.objects));
     let document = explained::Explained {
         transaction: spec.to_string(),

@@ -12,7 +12,8 @@ use xweave_trace::Trace;
 use xweave_vary::{
     Requests, Variation,
     each::{Each, each},
-    usual,
+    usual_among,
+    variation::LEAST,
 };
 
 use super::{
@@ -21,6 +22,7 @@ use super::{
 };
 use crate::{
     document::vary::{build_cause, build_figures, build_segment, build_setting},
+    next,
     variation::said,
 };
 
@@ -43,12 +45,15 @@ pub(super) struct Found {
 /// Explains the requests that the command looks at if it is told nothing, and finds why they vary. Without the latter, if there
 /// are too few; neither, if there are none of a service. Both take the requests from one pass over the events.
 pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<(Kind, Option<Found>)> {
-    let spec = usual(trace, || services.to_vec()).filter(|spec| !matches!(spec, Spec::Flow(_)))?;
+    let chosen = usual_among(trace, LEAST as u64, || services.to_vec())
+        .filter(|of| !matches!(of.spec, Spec::Flow(_)))?;
+    let spec = chosen.spec.clone();
     let mut requests = Requests::default();
     // Only flows are chosen, and these are none.
     let mut kind = transactions::kind(trace, spec.clone(), &[], &mut |transaction, objects| {
         requests.add(transaction, objects);
     });
+    kind.remarks.extend(next::other_services(&chosen));
     let outcome = std::mem::take(&mut kind.outcome);
     let found = match Variation::of_requests(&mut requests, outcome, trace.manifest()) {
         Ok(variation) => Some(Found { spec, variation, requests }),

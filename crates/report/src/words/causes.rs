@@ -106,7 +106,24 @@ pub fn delay(of: &Delay) -> Sentence {
         DelayKind::Disk => format!("disk I/O of {domain}{awaited}"),
         DelayKind::Exits => format!("exits of {whom}{awaited}"),
         DelayKind::Other(TimeState::Qdisc) => format!("queueing disciplines of {domain}{awaited}"),
+        DelayKind::Other(TimeState::Neigh) => format!("unknown link-layer addresses in {domain}{awaited}"),
+        DelayKind::Other(TimeState::SendQueue) => format!("TCP's send queues in {domain}{awaited}"),
         DelayKind::Other(spent) => format!("{spent} in {domain}{awaited}"),
+    })
+}
+
+/// A way of being kept, whomever: `waiting for a CPU`.
+pub fn delay_kind(of: DelayKind) -> Sentence {
+    Sentence::new(match of {
+        DelayKind::CpuWait => "waiting for a CPU",
+        DelayKind::Running => "running",
+        DelayKind::Network => "on the network",
+        DelayKind::Disk => "disk I/O",
+        DelayKind::Exits => "exits of vCPUs",
+        DelayKind::Other(TimeState::Qdisc) => "queueing disciplines",
+        DelayKind::Other(TimeState::Neigh) => "unknown link-layer addresses",
+        DelayKind::Other(TimeState::SendQueue) => "TCP's send queues",
+        DelayKind::Other(spent) => spent.name(),
     })
 }
 

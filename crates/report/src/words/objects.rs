@@ -1,6 +1,9 @@
 //! Names of objects.
 
-use xweave_model::{DomainRef, Interrupt, ObjectGroup, ObjectRef, Offender, UsageObject, objects::Member};
+use xweave_model::{
+    DomainRef, Interrupt, ObjectGroup, ObjectRef, Offender, Tenant, UsageObject, objects::Member,
+};
+use xweave_trace::event::HoldReason;
 
 use super::Sentence;
 
@@ -41,6 +44,8 @@ fn text(of: &ObjectGroup) -> String {
         ObjectGroup::Nameless { guest } => nameless("threads", guest.as_deref()),
         ObjectGroup::Disk(name) => disk(name),
         ObjectGroup::Qdisc { kind, device } => qdisc(kind, device),
+        ObjectGroup::Neigh { device } => format!("next hop at {device}"),
+        ObjectGroup::SendQueue { reason } => format!("TCP's send queue ({})", hold_reason(*reason)),
         ObjectGroup::Locks(holder) => format!("locks of {}", text(holder)),
         ObjectGroup::Interrupts => "interrupts".to_owned(),
         ObjectGroup::Link { service } => format!("connection to :{service}"),
@@ -60,6 +65,16 @@ fn disk(name: &str) -> String {
 
 fn qdisc(kind: &str, device: &str) -> String {
     format!("{kind} of {device}")
+}
+
+fn hold_reason(reason: HoldReason) -> &'static str {
+    match reason {
+        HoldReason::CongestionWindow => "congestion window",
+        HoldReason::ReceiveWindow => "receive window",
+        HoldReason::Cork => "cork",
+        HoldReason::Nagle => "Nagle",
+        HoldReason::Other => "another reason",
+    }
 }
 
 fn peer(port: u16) -> String {
@@ -129,6 +144,15 @@ fn processes_text(of: &ObjectGroup) -> String {
         ObjectGroup::Nameless { guest } => nameless("processes", guest.as_deref()),
         _ => text(of),
     }
+}
+
+/// What uses CPUs as one: `vm1`, `nginx`.
+pub fn tenant(of: &Tenant) -> Sentence {
+    Sentence::new(match of {
+        Tenant::Guest(name) => name.clone(),
+        Tenant::Recorder => RECORDER.to_owned(),
+        Tenant::Processes(group) => processes_text(group),
+    })
 }
 
 /// An object that has figures: `vCPU 0 of vm1`, `exits io of vm1`, `nginx on disk vda`, `peer at :80`.

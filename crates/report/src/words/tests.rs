@@ -155,7 +155,7 @@ fn parsed(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Value {
 
 /// All documents of two traces in which words may matter.
 fn documents([first, second]: [&Trace; 2]) -> Value {
-    let spec = Spec::Request(None);
+    let spec = Spec::Request(None, None);
     let usages = [first, second].map(Usage::of);
     let comparison = Comparison::of(&usages[0], &usages[1]);
     let (varied, _) = Variation::of(second, &spec).unwrap();
@@ -168,7 +168,7 @@ fn documents([first, second]: [&Trace; 2]) -> Value {
         "flows": parsed(|out| document::flows::write(out, &Flows::of(second))),
         "machines": parsed(|out| document::machines::write(out, &usages[1])),
         "page": page.against(first, "first").document(),
-        "vary": parsed(|out| document::vary::write(out, &varied, None, &spec)),
+        "vary": parsed(|out| document::vary::write(out, &varied, None, &spec.clone().into())),
     })
 }
 

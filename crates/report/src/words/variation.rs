@@ -158,6 +158,8 @@ pub fn cause(of: &Cause) -> Sentence {
         Kind::PageFault => format!("pages of files had to be read in {whom}"),
         Kind::Disk => format!("disks of {whom}"),
         Kind::Qdisc => format!("a queueing discipline of {whom} held frames back"),
+        Kind::Neigh => format!("{whom} waited for the link-layer address of the next hop (ARP, NDP)"),
+        Kind::SendQueue => format!("TCP of {whom} held back what it was to send"),
         Kind::Retransmit => format!("lost and sent again, {whom}"),
         Kind::Network => format!("in transit, {whom}"),
         Kind::Interrupts => format!("interrupts and softirqs of {whom} ran"),
@@ -204,7 +206,7 @@ pub fn remedy(of: Remedy) -> Sentence {
         }
         Remedy::FindBatches => "see who sends them in batches: they come so where they are first seen",
         Remedy::CpuForThread => {
-            "give the thread a CPU of its own, or a higher priority (chrt), or the guest more vCPUs"
+            "give the thread a CPU of its own, or a higher priority (chrt); in a guest, give it more vCPUs"
         }
         Remedy::FewerThreads => {
             "let fewer of these threads run at once: where they are of one process, a pool of workers, not a thread for each request"
@@ -231,6 +233,18 @@ pub fn remedy(of: Remedy) -> Sentence {
         Remedy::SeeDiskUsers => "see who uses the disk: xweave explain DIR --machines",
         Remedy::SeeQdisc => {
             "see which rate or delay the discipline is set to, and how long its queue is: tc -s qdisc show dev DEVICE"
+        }
+        Remedy::SeeNeigh => {
+            "see how old addresses become before they are asked for again (ip -s neigh; net.ipv4.neigh.*.gc_stale_time), and why \
+             the answer is late; or make the entry permanent (ip neigh replace ADDRESS lladdr MAC dev DEVICE nud permanent)"
+        }
+        Remedy::NoDelay => {
+            "set TCP_NODELAY at the sender, or let it write each message in one call: the rest waits for an acknowledgement, \
+             which the receiver delays"
+        }
+        Remedy::NoCork => "let the sender end MSG_MORE or TCP_CORK as soon as the message is complete",
+        Remedy::ReceiveWindow => {
+            "let the receiver read sooner, or give its sockets more room (net.ipv4.tcp_rmem, SO_RCVBUF)"
         }
         Remedy::FindDrops => "find what drops it: queues of devices and sockets that are too short",
         Remedy::FindEmulatedDevice => {

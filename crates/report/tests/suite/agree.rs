@@ -36,7 +36,7 @@ fn hold(name: &str, trace: &Trace) -> [usize; 2] {
         }
     }
     let mut specs =
-        vec![Spec::Request(None), Spec::Connect(None), Spec::Process(None), Spec::Exchange(None, None)];
+        vec![Spec::Request(None, None), Spec::Connect(None), Spec::Process(None), Spec::Exchange(None, None)];
     specs.extend(ports.keys().map(|port| Spec::Exchange(Some(*port), None)));
     let mut compared = 0;
     for spec in specs {

@@ -123,6 +123,26 @@ fn the_difference_and_its_causes_come_first_then_the_table() {
     assert_eq!(shown(&kept(), Sides::OfRun, Some(10), 160), include_str!("../contrast/160.txt"));
 }
 
+/// Three threads that wait come before one that runs for longer than each of them waits.
+#[test]
+fn what_belongs_together_is_counted_together_in_the_headline() {
+    let waits = |who: &str, ns| {
+        let delay = Delay {
+            whom: Some(threads(who)),
+            ..Delay { kind: DelayKind::CpuWait, domain: domain("vm1"), whom: None, awaited: None }
+        };
+        cause(delay, [0, ns], 1_000, &[(threads("gzip"), [0, ns])])
+    };
+    let mut of = kept();
+    of.causes.retain(|cause| cause.delay.kind == DelayKind::Running);
+    of.causes.extend([waits("nginx", 800_000), waits("php", 700_000), waits("mysqld", 600_000)]);
+    let text = shown(&of, Sides::OfRun, Some(10), 1_000);
+    let said = "1.20 ms → 4.60 ms: waiting for a CPU +2.10 ms (nginx waited for a CPU of vm1 +800.0 µs by gzip, php waited for \
+                a CPU of vm1 +700.0 µs by gzip, mysqld waited for a CPU of vm1 +600.0 µs by gzip); running in vm1 +900.0 µs by \
+                nginx\n";
+    assert!(text.contains(said), "{text}");
+}
+
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     for width in [80, 100, 160] {
@@ -142,7 +162,7 @@ fn less_and_as_long_are_said_of_two_runs() {
     of.sides.reverse();
     let text = shown(&of, Sides::OfRuns, Some(2), 1_000);
     let said = "Typical transactions (request:80) of the second run took 3.40 ms less, 4.60 ms → 1.20 ms: \
-                vCPUs of vm1 waited for a CPU of host -2.10 ms; running in vm1 -900.0 µs\n";
+                vCPUs of vm1 waited for a CPU of host -2.10 ms by vCPUs of vm2; running in vm1 -900.0 µs by nginx\n";
     assert!(text.starts_with(said), "{text}");
     assert!(text.contains("\n -2.10 ms  280.0 µs   62 %  2.28 ms → 180.0 µs  vCPUs"), "{text}");
     assert!(text.ends_with("2 other causes: -401.0 µs together; --all shows all\n"), "{text}");

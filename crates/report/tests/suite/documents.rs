@@ -418,7 +418,14 @@ fn explain_is_written_as_it_goes() {
                 }
             });
             let summary = explained::build_summary(&outcome, &totals);
-            let all = Explain { summary, sizes: Vec::new(), points: None, intervals: None, lives: None };
+            let all = Explain {
+                summary,
+                other_services: Vec::new(),
+                sizes: Vec::new(),
+                points: None,
+                intervals: None,
+                lives: None,
+            };
             stream.end(&all, None).unwrap();
         })
     };

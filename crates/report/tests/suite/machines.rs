@@ -59,10 +59,10 @@ fn usage() -> Usage {
 
 #[test]
 fn whose_vcpus_took_whose_time_comes_first_and_the_recorder_is_a_line() {
-    let text = machines::text(&usage(), &["host", "vm1", "vm9"], View { width: 160, color: false });
+    let text = machines::text(&usage(), &["host", "vm1", "vm9"], false, View { width: 160, color: false });
     assert_eq!(text, "\
 host, vm1, vm9: 2.000 s, 12 345 events
-vCPUs of vm1 waited longest for a CPU of host: 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %; ran 900.00 ms
+web1 used 45 % of host's 2 CPUs and kept vm1 waiting for 1.000 s (83 % of its waits)
 host's disk nvme0n1: 4.0 MiB written, by qemu-system-x86 of vm1 100 %
 
 host: 2 CPUs, 73 % busy
@@ -88,13 +88,13 @@ vm1: 1 CPU, 26 % busy
 
 #[test]
 fn a_narrow_terminal_breaks_neither_words_nor_numbers() {
-    let text = machines::text(&usage(), &["host", "vm1"], View { width: 80, color: false });
+    let text = machines::text(&usage(), &["host", "vm1"], false, View { width: 80, color: false });
     assert_eq!(
         text,
         "\
 host, vm1: 2.000 s, 12 345 events
-vCPUs of vm1 waited longest for a CPU of host: 1.200 s, taken by vCPUs of
-web1 83 %, xweave itself 12 %; ran 900.00 ms
+web1 used 45 % of host's 2 CPUs and kept vm1 waiting for 1.000 s (83 % of its
+waits)
 host's disk nvme0n1: 4.0 MiB written, by qemu-system-x86 of vm1 100 %
 
 host: 2 CPUs, 73 % busy
@@ -127,7 +127,7 @@ vm1: 1 CPU, 26 % busy
 
 #[test]
 fn where_nothing_waits_it_says_so() {
-    let text = machines::text(&Usage::default(), &["host"], View { width: 80, color: false });
+    let text = machines::text(&Usage::default(), &["host"], false, View { width: 80, color: false });
     assert_eq!(text, "host: 0 ns, 0 events\nNothing waited for a CPU for 1 % of the time.\n");
 }
 
@@ -147,7 +147,7 @@ fn who_writes_to_which_disk_is_answered_before_the_tables() {
     add(disk("vdb"), 1 << 20, 0);
     add(disk_user(threads("cat"), "vdb"), 1 << 20, 0);
     let head = |width| {
-        let text = machines::text(&usage, &["host", "vm1"], View { width, color: false });
+        let text = machines::text(&usage, &["host", "vm1"], false, View { width, color: false });
         let lines = text.lines().skip(if width < 100 { 3 } else { 2 });
         lines.take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -164,8 +164,11 @@ fn who_writes_to_which_disk_is_answered_before_the_tables() {
         let key = key("vm1", disk(&format!("sd{nth}")));
         usage.objects.insert(key, Figures { bytes: 5, written: 5, ..Figures::default() });
     }
-    let text = machines::text(&usage, &["host", "vm1"], View { width: 80, color: false });
+    let text = machines::text(&usage, &["host", "vm1"], false, View { width: 80, color: false });
     assert!(text.contains("\nand 6 other disks below\n"), "{text}");
+    assert!(text.contains("other disks: --all\n"), "{text}");
+    let all = machines::text(&usage, &["host", "vm1"], true, View { width: 80, color: false });
+    assert!(!all.contains("--all") && (0..9).all(|nth| all.contains(&format!("sd{nth} "))), "{all}");
 }
 
 #[test]
@@ -173,7 +176,9 @@ fn of_many_cpus_the_busiest_are_told() {
     let mut usage = usage();
     let cpus = (0..12).map(|cpu| (cpu, u64::from(cpu) * 100 * MS)).collect();
     usage.busy.insert("host".into(), cpus);
-    let text = machines::text(&usage, &["host"], View { width: 160, color: false });
+    let text = machines::text(&usage, &["host"], false, View { width: 160, color: false });
     let told = "CPUs           11: 55 %, 10: 50 %, 9: 45 %, 8: 40 %, 7: 35 %, 6: 30 %, 5: 25 %, 4: 20 %, 4 more down to 0 %\n";
     assert!(text.contains(told), "{text}");
+    let all = machines::text(&usage, &["host"], true, View { width: 160, color: false });
+    assert!(all.contains("0: 0 %, 1: 5 %, 2: 10 %") && all.contains("11: 55 %\n"), "{all}");
 }

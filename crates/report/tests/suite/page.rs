@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::json;
 use xweave_flow::{Flows, Join};
-use xweave_model::{Between, Spec};
+use xweave_model::{Between, DefaultSpec, Spec};
 use xweave_report::{
+    next,
     page::{self, Contents},
     places,
 };
@@ -209,12 +210,20 @@ fn why_requests_vary_is_told_if_there_are_enough_and_of_very_many_the_slowest_of
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let few = simulated(dirs[0].path(), 20);
     assert!(contents(&few, "few").document().variation.is_none());
-    let many = simulated(dirs[1].path(), 5_000);
+    let many = simulated(dirs[1].path(), 10_000);
     let contents = contents(&many, "many");
     let document = json!(contents.document());
     let told = &document["variation"];
-    let (found, requests) = Variation::of(&many, &Spec::Request(None)).unwrap();
-    assert_eq!(told["transaction"], Spec::Request(None).to_string());
+    // Its services are many, of which one is shown.
+    let chosen = DefaultSpec::choose(&many).unwrap();
+    let (found, requests) = Variation::of(&many, &chosen.spec).unwrap();
+    assert_eq!(told["transaction"], chosen.spec.to_string());
+    let others = next::other_services(&chosen).unwrap();
+    assert!(
+        document["remarks"]["all"].as_array().unwrap().contains(&others.into()),
+        "{}",
+        document["remarks"]
+    );
     assert_eq!([&told["requests"], &told["kept"]], [found.requests, found.kept]);
     assert_eq!(told["segments"]["of"], found.segments.len());
     // The requests.

@@ -157,7 +157,7 @@ fn what_was_lost_is_said_with_its_times() {
     let dir = asked();
     let trace = Trace::open(dir.path()).unwrap();
     let outcome = explain(&trace, &"process".parse::<Spec>().unwrap(), &mut |_, _| ());
-    assert_eq!(losses::text(&outcome, 0, VIEW), "");
+    assert_eq!(losses::text(&outcome, trace.manifest(), false, VIEW), "");
 
     let dir = tempfile::tempdir().unwrap();
     let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
@@ -177,7 +177,7 @@ fn what_was_lost_is_said_with_its_times() {
     writer.finish().unwrap();
     let trace = Trace::open(dir.path()).unwrap();
     let outcome = explain(&trace, &"process".parse::<Spec>().unwrap(), &mut |_, _| ());
-    let text = losses::text(&outcome, 0, VIEW);
+    let text = losses::text(&outcome, trace.manifest(), true, VIEW);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
         lines[0],
@@ -188,6 +188,8 @@ fn what_was_lost_is_said_with_its_times() {
     assert!(lines[1].ends_with("; 10 on 2 other CPUs): what they may have told of is unknown"), "{text}");
     assert_eq!(lines[2], "! vm2: 1 event was lost (1 at unknown times): anything may lack them");
     assert!(lines[3].starts_with("! 2 records and events arrived"), "{text}");
+    let first = losses::text(&outcome, trace.manifest(), false, VIEW);
+    assert_eq!(first.lines().collect::<Vec<_>>(), [&lines[..3], &["! and 1 more remark: --all"]].concat());
     let summary = serde_json::to_value(build_summary(&outcome, &Totals::default())).unwrap();
     assert_eq!((&summary["lost"], &summary["losses"][0]["untimed"]), (&1291.into(), &6.into()));
     assert_eq!(summary["losses"][0]["cpus"][0]["ns"], 30_000_000);
@@ -288,4 +290,44 @@ fn a_long_transaction_fits_a_screen_and_all_of_it_is_listed_if_asked_for() {
         // Without a gap: the first row begins with it, and durations sum up to all of it.
         assert_eq!(steps::table(one, &outcome.objects, true, view).lines().count(), 2 + one.steps.len());
     }
+}
+
+/// Waits of several threads for CPUs are one thing to see to, though each is less than what ran.
+#[test]
+fn waits_of_several_threads_are_one_line_before_each_of_them() {
+    let dir = of_vm1(|event| {
+        for (tid, name) in [(7, "server"), (8, "cc1"), (9, "worker")] {
+            event(0, Kind::Thread, 0, name, tid, 0);
+        }
+        let (runnable, sleeping) = (State::Runnable.code(), State::Sleeping.code());
+        event(1, Kind::Switch, 0, "", 7, 0);
+        event(10, Kind::Other, 7, "ask", 0, 0);
+        // It waits for a CPU, runs, and waits for another one, which waits for a CPU.
+        event(20, Kind::Switch, 7, "", 8, runnable);
+        event(320, Kind::Switch, 8, "", 7, runnable);
+        event(720, Kind::Wake, 7, "", 9, 0);
+        event(730, Kind::Switch, 7, "", 8, sleeping);
+        event(1_030, Kind::Switch, 8, "", 9, runnable);
+        event(1_060, Kind::Wake, 9, "", 7, 0);
+        event(1_070, Kind::Switch, 9, "", 7, sleeping);
+        event(1_110, Kind::Other, 7, "answered", 0, 0);
+    });
+    let trace = Trace::open(dir.path()).unwrap();
+    let spec: Spec = "between:ask..answered".parse().unwrap();
+    let mut totals = Totals::default();
+    explain(&trace, &spec, &mut |transaction, objects| totals.add(&transaction, objects));
+    let text = transactions::totals(&totals, "requests", VIEW);
+    let lines: Vec<&str> = text.lines().skip(3).map(str::trim_end).collect();
+    assert_eq!(
+        lines,
+        [
+            " 55 %  610.0 µs  1 of 1  waiting for a CPU",
+            " 28 %  310.0 µs  1 of 1    server waited for a CPU of vm1",
+            "                             by cc1 27 %",
+            " 27 %  300.0 µs  1 of 1    worker waited for a CPU of vm1",
+            "                             by cc1 27 %",
+            " 45 %  490.0 µs  1 of 1  running in vm1",
+            "                           by server 42 %, worker 3 %"
+        ]
+    );
 }

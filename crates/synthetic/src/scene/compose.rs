@@ -1,9 +1,9 @@
 //! Puts requests one after the other, of which a mechanism delays some.
 
-use xweave_trace::event::{Kind, State};
+use xweave_trace::event::{HoldReason, Kind, State};
 
 use super::{
-    mechanism::{Mechanism, Strike},
+    mechanism::{Mechanism, SpentForOthers, Strike},
     path::Scene,
     stage::{SOFT_TIMER, host},
     threads::{KWORKER, SERVER},
@@ -39,10 +39,18 @@ impl Scene {
             let at = at.max(self.quiet_time());
             let spans = match mechanism {
                 Mechanism::Batches if struck => self.run_batch(at),
-                Mechanism::SocketQueue if struck => vec![self.run_behind(client, Self::ELSEWHERE, at, ns)],
-                _ if !blocking && !struck && self.stage.random.percent(8) => {
+                Mechanism::SocketQueue | Mechanism::BehindDisk | Mechanism::BehindSleep if struck => {
+                    let spent = strike.spent_for_others();
+                    vec![self.run_behind(client, Self::ELSEWHERE, at, ns, spent)]
+                }
+                _ if !blocking
+                    && !struck
+                    && !mechanism.delays_part_of_each_request()
+                    && self.stage.random.percent(8) =>
+                {
                     let short = self.stage.draw(10_000, 90_000);
-                    vec![self.run_behind(client, (client + 1) % 3, at, short)]
+                    let runs = SpentForOthers::Running;
+                    vec![self.run_behind(client, (client + 1) % 3, at, short, runs)]
                 }
                 _ => vec![self.run_request(client, at, mechanism, strike)],
             };
@@ -89,15 +97,27 @@ impl Scene {
         self.prepare_strike(strike, at - 150_000);
         // vhost may be late on either way.
         let back = strike.0.is_some_and(|(mechanism, ns)| {
-            matches!(mechanism, Mechanism::VhostWaits | Mechanism::VhostPreempted) && ns % 2 == 0
+            let of_vhost = matches!(
+                mechanism,
+                Mechanism::VhostWaits | Mechanism::VhostPreempted | Mechanism::NatVhostWaits
+            );
+            of_vhost && ns % 2 == 0
         });
         let (there, back) = if back { (Strike::NONE, strike) } else { (strike, Strike::NONE) };
         let (begun, arrived) = self.send_request(nth, at, there);
+        let arrived = self.delay_reading(arrived, strike);
         let at = self.receive_request(nth, arrived, Self::BYTES);
         let works = self.draw_work();
         let at = self.serve_request(at, works, mechanism, strike);
-        let [goes, run] = self.send_answer(nth, at, back);
-        self.wait_for_request(goes);
+        let [mut goes, run] = self.send_answer(nth, at, back);
+        if matches!(strike.0, Some((Mechanism::AnswerHeld, _))) {
+            goes = self.hold_answer_back(nth, goes);
+        }
+        let waits = self.wait_for_request(goes);
+        let run = match strike.0 {
+            Some((Mechanism::AnswerAgainLate, ns)) => self.answer_again_late(nth, waits, run, ns),
+            _ => run,
+        };
         let mut got = self.deliver_answer(nth, run, back);
         if let Some((Mechanism::AnswerHeld, ns)) = strike.0 {
             let at = self.receive_answer(nth, got, 1);
@@ -113,25 +133,36 @@ impl Scene {
     }
 
     /// A request is sent, and comes to the server. Returns when it was sent, and when the server can take it.
-    fn send_request(&mut self, nth: usize, at: i64, strike: Strike) -> Span {
+    pub(super) fn send_request(&mut self, nth: usize, at: i64, strike: Strike) -> Span {
         let half = Self::BYTES / 2;
         let (begun, arrived) = match strike.0 {
-            Some((Mechanism::Qdisc | Mechanism::Netem | Mechanism::QdiscUnseen, ns)) => {
+            Some((Mechanism::Qdisc | Mechanism::Netem, ns)) => {
                 let sent = self.begin_request(nth, at, Self::BYTES);
                 self.put_decoys(sent + 60_000, sent + ns);
                 let run = self.hold_in_qdisc(nth, sent, ns);
                 (sent, self.deliver_request(run, strike))
             }
             Some((Mechanism::Retransmit | Mechanism::WindowClosed, ns)) => {
-                let sent = self.begin_request(nth, at, Self::BYTES);
-                let waits = self.wait_for_answer(nth, sent);
+                let mut sent = self.begin_request(nth, at, Self::BYTES);
                 let lost = matches!(strike.0, Some((Mechanism::Retransmit, _)));
+                if !lost {
+                    sent = self.hold_request_back(nth, sent, HoldReason::ReceiveWindow);
+                }
+                let waits = self.wait_for_answer(nth, sent);
                 let again = self.fill_retransmit(nth);
+                let released = self.fill_release(nth);
                 self.put_decoys(waits + 60_000, waits + ns);
                 let run = self.release_by_timer(nth, waits + ns, SOFT_TIMER, |stage, place, at| {
-                    if lost { stage.put(place, at + 700, Kind::Retransmit, again) } else { at + 700 }
+                    if lost {
+                        stage.put(place, at + 700, Kind::Retransmit, again)
+                    } else {
+                        stage.put(place, at + 700, Kind::TcpRelease, released)
+                    }
                 });
                 (sent, self.deliver_request(run, strike))
+            }
+            Some((Mechanism::SpuriousRetransmit | Mechanism::SpuriousRetransmitVcpu, ns)) => {
+                self.send_request_twice(nth, at, strike, ns)
             }
             Some((Mechanism::AddressLate, ns)) => {
                 let sent = self.begin_request(nth, at, Self::BYTES);
@@ -142,12 +173,13 @@ impl Scene {
                 let sent = self.begin_request(nth, at, half);
                 let run = self.transmit_request(nth, sent, strike);
                 let second = self.begin_request(nth, sent + 6_000, half);
+                let second = self.hold_request_back(nth, second, HoldReason::Nagle);
                 self.wait_for_answer(nth, second);
                 let at = self.deliver_request(run, strike);
                 let at = self.receive_request(nth, at, half);
                 let at = self.wait_for_request(at);
                 self.put_decoys(at + 60_000, at + ns);
-                (sent, self.acknowledge_request_late(at, ns))
+                (sent, self.acknowledge_request_late(nth, at, ns))
             }
             Some((Mechanism::SecondHalfLate, ns)) => {
                 let sent = self.begin_request(nth, at, half);
@@ -174,12 +206,17 @@ impl Scene {
     }
 
     /// A client's request comes while the server is at another one's, which takes so long.
-    fn run_behind(&mut self, nth: usize, first: usize, at: i64, ns: i64) -> Span {
+    fn run_behind(&mut self, nth: usize, first: usize, at: i64, ns: i64, spent: SpentForOthers) -> Span {
         let (_, arrived) = self.send_request(first, at, Strike::NONE);
         let at = self.receive_request(first, arrived, Self::BYTES);
         let (sent, came) = self.send_request(nth, at + 2_000, Strike::NONE);
         debug_assert_eq!(self.stage.current_thread(self.server), SERVER);
-        let [goes, run] = self.send_answer(first, (at + ns).max(came + 1_000), Strike::NONE);
+        let done = match spent {
+            SpentForOthers::Running => at + ns,
+            SpentForOthers::Disk => self.read_page(came + 1_000, ns, Mechanism::Disk),
+            SpentForOthers::Sleeping => self.sleep_thread(self.server, SERVER, came + 1_000, ns),
+        };
+        let [goes, run] = self.send_answer(first, done.max(came + 1_000), Strike::NONE);
         let got = self.deliver_answer(first, run, Strike::NONE);
         let got = self.receive_answer(first, got, 3);
         self.end_request(first, got);
@@ -191,6 +228,18 @@ impl Scene {
         let got = self.receive_answer(nth, got, 3);
         self.end_request(nth, got);
         (sent, got)
+    }
+
+    /// While the server is at a request and has not answered it, it reads and answers another client's. Returns when it goes on.
+    pub(super) fn serve_another(&mut self, at: i64) -> i64 {
+        let other = Self::ELSEWHERE;
+        let (_, came) = self.send_request(other, at + 500, Strike::NONE);
+        let at = self.receive_request(other, came + 700, Self::BYTES);
+        let [goes, run] = self.send_answer(other, at + 4_000, Strike::NONE);
+        let got = self.deliver_answer(other, run, Strike::NONE);
+        let got = self.receive_answer(other, got, 3);
+        self.end_request(other, got);
+        goes
     }
 
     /// Requests of several clients at once, which the server takes one after the other.

@@ -2,10 +2,7 @@
 
 use xweave_trace::event::{Context, Event, Kind, Quota, Sending};
 
-use super::{
-    mechanism::Mechanism,
-    stage::{GUEST, HOST},
-};
+use super::stage::{GUEST, HOST};
 use crate::random::Random;
 
 /// What a recording has of what happened.
@@ -27,6 +24,10 @@ pub enum Evidence {
     WithoutVm,
     /// One event in a hundred is lost.
     Lossy,
+    /// All but what tells of messages that are held back: of a kernel that has no place for these probes.
+    WithoutHolds,
+    /// All of these, and records of frames: requests are known by those.
+    Frames,
     /// Of another tool's recording: wakes without contexts, sends when their calls are over, no events of queueing
     /// disciplines and page faults; but of locks of the kernel.
     Imported,
@@ -42,7 +43,9 @@ impl Evidence {
         Self::WithoutBlock,
         Self::WithoutNet,
         Self::WithoutVm,
+        Self::WithoutHolds,
         Self::Lossy,
+        Self::Frames,
         Self::Imported,
     ];
 
@@ -56,7 +59,9 @@ impl Evidence {
             Self::WithoutBlock => "no block",
             Self::WithoutNet => "no net",
             Self::WithoutVm => "no vm",
+            Self::WithoutHolds => "no holds",
             Self::Lossy => "lossy",
+            Self::Frames => "frames",
             Self::Imported => "imported",
         }
     }
@@ -64,6 +69,11 @@ impl Evidence {
     /// Reports whether only a guest and its host, together, have more than this.
     pub(super) fn needs_guest(self) -> bool {
         matches!(self, Self::HostOnly | Self::GuestOnly | Self::WithoutNet | Self::WithoutVm)
+    }
+
+    /// Reports whether frames are followed.
+    pub(super) fn has_frames(self) -> bool {
+        self == Self::Frames
     }
 
     pub(super) fn has_domain(self, domain: u8) -> bool {
@@ -83,10 +93,10 @@ impl Evidence {
             Self::WithoutBlock => group != Some("block"),
             Self::WithoutNet => group != Some("net") || event.domain != HOST,
             Self::WithoutVm => group != Some("vm"),
-            Self::Imported => !matches!(
-                event.kind,
-                Kind::QdiscEnqueue | Kind::QdiscDequeue | Kind::SwapIn | Kind::PageFault
-            ),
+            Self::WithoutHolds => !tells_of_hold(event.kind),
+            Self::Imported => {
+                !matches!(event.kind, Kind::SwapIn | Kind::PageFault) && !tells_of_hold(event.kind)
+            }
             _ => true,
         };
         recorded && self.has_domain(event.domain) && (self == Self::Imported || !lock_of_kernel)
@@ -107,17 +117,20 @@ impl Evidence {
     }
 
     /// The events that a recording has, of all in the order of their times.
-    pub(super) fn of(self, mut all: Vec<Event>, mechanism: Mechanism, random: &mut Random) -> Vec<Event> {
+    pub(super) fn of(self, mut all: Vec<Event>, random: &mut Random) -> Vec<Event> {
         all.retain(|event| self.has(event));
-        if mechanism == Mechanism::QdiscUnseen {
-            all.retain(|event| !matches!(event.kind, Kind::QdiscEnqueue | Kind::QdiscDequeue));
-        }
         match self {
             Self::Lossy => lose(all, random),
             Self::Imported => import(all, random),
             _ => all,
         }
     }
+}
+
+/// Reports whether a kind of event tells of what holds messages back.
+fn tells_of_hold(kind: Kind) -> bool {
+    use Kind::{NeighDequeue, NeighEnqueue, QdiscDequeue, QdiscEnqueue, TcpHold, TcpRelease};
+    matches!(kind, QdiscEnqueue | QdiscDequeue | NeighEnqueue | NeighDequeue | TcpHold | TcpRelease)
 }
 
 /// A CPU's domain and number, how many more of its events are lost, and of those that were: the first, the last, their count.

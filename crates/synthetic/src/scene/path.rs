@@ -5,9 +5,8 @@ use xweave_trace::event::{Connection, Context, Event, Kind, Quota, Sending, Stat
 
 use super::{
     mechanism::{Mechanism, Strike},
-    stage::{
-        Bringer, Dispatch, EXIT_NPF, Place, SOFT_NET_RX, SOFT_NET_TX, SOFT_TIMER, Stage, TIMER, guest, host,
-    },
+    on_way::Frames,
+    stage::{Bringer, Dispatch, EXIT_NPF, GUEST, Place, SOFT_NET_RX, Stage, TIMER, guest, host},
     threads::{CLIENT, HOG, KSOFTIRQD, NAMESAKE, NAPI, OTHER, SERVER, SIBLING, VHOST},
 };
 
@@ -15,11 +14,14 @@ use super::{
 pub(super) const PORT: u64 = 80;
 pub(super) const OTHER_PORT: u64 = 81;
 
+/// What a translation of addresses changes of a connection: addresses, and the client's port.
+const TRANSLATED: u64 = 0x0aff_0203 << 32 | 0x0155;
+
 /// The number of the interrupt of the guest's network device.
-const VIRTIO_NET: u64 = 25;
+pub(super) const VIRTIO_NET: u64 = 25;
 
 /// Bytes of a request and of an answer.
-const REQUEST: u64 = 240;
+pub(super) const REQUEST: u64 = 240;
 const ANSWER: u64 = 3_000;
 
 /// A thread that asks.
@@ -27,9 +29,19 @@ const ANSWER: u64 = 3_000;
 pub(super) struct Client {
     pub(super) tid: u32,
     pub(super) home: Place,
-    connection: Connection,
+    /// The connection to the server, as this end calls it.
+    pub(super) connection: Connection,
     /// Since when it has been in the call that receives.
     call: i64,
+}
+
+/// How the server reads what it has asked others for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// One after the other, in this order, and waits for each.
+    InOrder([usize; 3]),
+    /// Whatever comes.
+    AsTheyCome,
 }
 
 /// How requests go.
@@ -45,16 +57,22 @@ pub(super) struct Scene {
     /// Requests and answers are datagrams.
     pub(super) datagrams: bool,
     /// The CPU of the guest that takes the network's interrupts.
-    irq_home: Place,
+    pub(super) irq_home: Place,
     /// In which context vhost gives frames to the host's kernel.
     deliver: Context,
     clients: Vec<Client>,
     /// Since when the server has been in the call that receives.
     call: i64,
-    /// The device that frames of clients go out of has a number and frames have addresses.
-    frames: u32,
+    /// The last number of what was held back.
+    pub(super) next_frame: u32,
     /// What a discipline is called, by its number among the names.
     pub(super) qdisc: &'static str,
+    /// How the server reads what it has asked others for.
+    pub(super) reads: Reads,
+    /// Frames, and what was recorded of them.
+    pub(super) frames: Frames,
+    /// The guest has another address, and sees another port of its clients.
+    pub(super) translated: bool,
 }
 
 /// vhost's CPU.
@@ -73,9 +91,16 @@ impl Scene {
         };
         let clients = (0..12).map(|nth| client(nth, if nth == 11 { OTHER_PORT } else { PORT })).collect();
         let (server, beside) = if local { (host(1), host(3)) } else { (guest(0), guest(1)) };
-        let (call, frames, qdisc) = (0, 0x77, "tbf");
+        let (call, next_frame, qdisc) = (0, 0x77, "tbf");
         let irq_home = if !local && stage.random.percent(30) { beside } else { server };
-        let datagrams = false;
+        let orders = [
+            Reads::AsTheyCome,
+            Reads::InOrder([0, 1, 2]),
+            Reads::InOrder([1, 0, 2]),
+            Reads::InOrder([2, 0, 1]),
+        ];
+        let reads = orders[stage.random.place(orders.len())];
+        let (datagrams, translated) = (false, false);
         Self {
             stage,
             local,
@@ -87,8 +112,11 @@ impl Scene {
             deliver,
             clients,
             call,
-            frames,
+            next_frame,
             qdisc,
+            reads,
+            frames: Frames::default(),
+            translated,
         }
     }
 
@@ -100,13 +128,15 @@ impl Scene {
     }
 
     fn fill_end(&self, place: Place, connection: Connection) -> impl Fn(&mut Event) + use<> {
+        let other = if self.translated && place.domain == GUEST { TRANSLATED } else { 0 };
+        let connection = Connection(connection.0 ^ other);
         move |event: &mut Event| {
             event.object = 0xffff_8880_0000_0000 | connection.0 & 0xffff_ffff | u64::from(place.domain) << 40;
             (event.position, event.other) = (connection.0, 0xf000_0000 + u32::from(place.domain));
         }
     }
 
-    fn put_message(
+    pub(super) fn put_message(
         &mut self,
         kind: Kind,
         place: Place,
@@ -144,7 +174,9 @@ impl Scene {
             at = self.stage.run_other(home, at, tid);
         }
         let at = at + self.stage.draw(2_000, 8_000);
-        self.put_send(home, at, connection, bytes)
+        let at = self.put_send(home, at, connection, bytes);
+        self.begin_frame(nth, true, home, at, bytes);
+        at
     }
 
     /// The client has sent, and waits for the answer.
@@ -158,8 +190,9 @@ impl Scene {
     /// What runs on a CPU of the host passes a frame for the server on. Returns when vhost has it, or the server, unless this
     /// runs already.
     fn forward_request(&mut self, from: (Place, i64, Context), strike: Strike) -> i64 {
-        let (_, at, _) = from;
+        let (place, at, _) = from;
         if self.local {
+            self.bring_frames(true, place, at);
             let how = strike.server_dispatch();
             return if self.stage.current_thread(self.server) == SERVER {
                 at
@@ -229,26 +262,6 @@ impl Scene {
         run
     }
 
-    /// The client's frame is put into a queueing discipline, and comes out after so long.
-    pub(super) fn hold_in_qdisc(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
-        let Client { home, connection, .. } = self.clients[nth];
-        self.frames += 5;
-        let frame = self.frames;
-        let object = 4;
-        let [kind, device] = [self.qdisc, "tap0"].map(|text| self.stage.names.give(text));
-        let at = self.stage.put(home, at + 900, Kind::QdiscEnqueue, |event| {
-            (event.position, event.object, event.other) = (connection.0, object, frame);
-            event.name = kind;
-        });
-        let waits = self.wait_for_answer(nth, at);
-        self.release_by_timer(nth, (at + ns).max(waits + 2_000), SOFT_NET_TX, |stage, home, at| {
-            stage.put(home, at, Kind::QdiscDequeue, |event| {
-                (event.object, event.other) = (object, frame);
-                event.name = device;
-            })
-        })
-    }
-
     /// vhost, which runs since then, brings frames to the guest, whose softirq wakes the server if that waits. Returns when the
     /// server runs; or has it in its socket. In one kernel it does already.
     pub(super) fn deliver_request(&mut self, run: i64, strike: Strike) -> i64 {
@@ -260,11 +273,12 @@ impl Scene {
     }
 
     /// vhost brings frames, and sleeps. Returns when the guest takes the interrupt.
-    fn run_vhost_rx(&mut self, run: i64, strike: Strike) -> i64 {
+    pub(super) fn run_vhost_rx(&mut self, run: i64, strike: Strike) -> i64 {
         let mut at = run + self.stage.draw(1_500, 4_000);
         if let Some((Mechanism::VhostPreempted, ns)) = strike.0 {
             at = self.stage.preempt_thread(VHOST_HOME, at, HOG, ns) + 1_200;
         }
+        self.put_frames(true, VHOST_HOME, at - 200);
         let brought = match strike.0 {
             Some((Mechanism::InterruptsOff | Mechanism::ConsoleOutput, ns)) => {
                 self.stage.take_interrupt_late(
@@ -277,13 +291,26 @@ impl Scene {
             Some((Mechanism::VcpuPreemptedBefore, ns)) => {
                 self.stage.resume_preempted(self.server, at, HOG, ns)
             }
-            _ => {
-                let by = Bringer::From(VHOST_HOME, Context::Task);
-                self.stage.bring_interrupt_when(self.interrupt_home(strike), at, by, strike.vcpu_dispatch())
+            Some((Mechanism::IrqVcpuPreempted, ns)) => {
+                self.stage.resume_preempted(self.irq_home, at, HOG, ns)
             }
+            _ => self.interrupt_for_frames(at, strike),
         };
         self.put_vhost_to_sleep(at + 2_500);
         brought
+    }
+
+    /// vhost raises the interrupt of the guest's network device. Returns when the guest takes it.
+    fn interrupt_for_frames(&mut self, at: i64, strike: Strike) -> i64 {
+        let place = self.interrupt_home(strike);
+        if let Some((Mechanism::QemuFrozen, ns)) = strike.0
+            && ns % 2 != 0
+            && let Some(at) = self.stage.resume_frozen(place, at, ns)
+        {
+            return at;
+        }
+        let by = Bringer::From(VHOST_HOME, Context::Task);
+        self.stage.bring_interrupt_when(place, at, by, strike.vcpu_dispatch())
     }
 
     /// The CPU of the guest that takes what comes: the server's, where that is what the mechanism is about.
@@ -311,6 +338,7 @@ impl Scene {
                 }
                 let softirq = (SOFT_NET_RX, Context::Hard);
                 let at = self.run_softirq(place, at, Some(VIRTIO_NET), softirq, |scene, at| {
+                    scene.take_frames(true, place, at);
                     if waits {
                         scene.stage.wake(place, at, Context::Softirq, SERVER, place, Quota::Left) + 400
                     } else {
@@ -328,9 +356,7 @@ impl Scene {
         // Another thread of the guest has the CPU, which the one that is to take frames waits for.
         let ns = strike.0.map_or(0, |of| of.1);
         let at = if context == Context::Hard {
-            let at = self.stage.put(place, at, Kind::IrqEnter, |event| event.object = VIRTIO_NET);
-            let at = self.stage.wake(place, at + 500, context, thread, place, Quota::Left);
-            self.stage.put(place, at + 300, Kind::IrqExit, |event| event.object = VIRTIO_NET)
+            self.stage.wake_by_interrupt(place, at, VIRTIO_NET, thread)
         } else {
             self.run_softirq(place, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
                 scene.stage.wake(place, at + 900, context, thread, place, Quota::Left)
@@ -339,9 +365,11 @@ impl Scene {
         let at = self.stage.run_woken(place, at, thread, Dispatch::Behind(OTHER, ns));
         let at = if thread == KSOFTIRQD {
             self.run_softirq(place, at + 700, None, (SOFT_NET_RX, context), |scene, at| {
+                scene.take_frames(true, place, at);
                 scene.stage.wake(place, at, Context::Softirq, SERVER, place, Quota::Left)
             })
         } else {
+            self.take_frames(true, place, at + 1_700);
             self.stage.wake(place, at + 1_900, Context::Task, SERVER, place, Quota::Left)
         };
         self.stage.switch(place, at + 1_200, SERVER, State::Sleeping)
@@ -352,6 +380,7 @@ impl Scene {
         let (beside, server) = (self.irq_home, self.server);
         let mut runs = at;
         let at = self.run_softirq(beside, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
+            scene.take_frames(true, beside, at);
             if !waits {
                 return at + 900;
             }
@@ -359,7 +388,10 @@ impl Scene {
             runs = run;
             at
         });
-        self.stage.idle_again(beside, at + 600);
+        match self.stage.current_thread(beside) {
+            OTHER => drop(self.stage.put_to_sleep(beside, at + 9_000, State::Sleeping)),
+            _ => self.stage.idle_again(beside, at + 600),
+        }
         if waits { runs } else { at }
     }
 
@@ -367,7 +399,9 @@ impl Scene {
     pub(super) fn receive_request(&mut self, nth: usize, at: i64, bytes: u64) -> i64 {
         let lasted = self.call_duration(at + 900, self.call);
         let of = self.clients[nth].connection.peer();
-        self.put_message(Kind::Receive, self.server, at + 900, of, bytes, lasted)
+        let at = self.put_message(Kind::Receive, self.server, at + 900, of, bytes, lasted);
+        self.read_frames(nth, true, self.server, at);
+        at
     }
 
     /// The server has nothing to do.
@@ -381,19 +415,22 @@ impl Scene {
     pub(super) fn send_answer(&mut self, nth: usize, at: i64, strike: Strike) -> [i64; 2] {
         let (place, of) = (self.server, self.clients[nth].connection.peer());
         let at = self.put_send(place, at, of, ANSWER);
+        self.begin_frame(nth, false, place, at, ANSWER);
         if self.local {
             let (mut run, home, tid) = (0, self.clients[nth].home, self.clients[nth].tid);
             let at = self.run_softirq(place, at + 900, None, (SOFT_NET_RX, Context::Task), |scene, at| {
+                scene.bring_frames(false, place, at);
                 run = scene.stage.wake_and_run((place, at, Context::Softirq), tid, home, Dispatch::Fast);
                 at + 300
             });
             return [at, run];
         }
+        self.put_frames(false, place, at + 900);
         self.kick_vhost(place, at + 1_500, strike)
     }
 
     /// The guest tells vhost that there is a frame to send. Returns when it goes on, and when vhost runs.
-    fn kick_vhost(&mut self, place: Place, at: i64, strike: Strike) -> [i64; 2] {
+    pub(super) fn kick_vhost(&mut self, place: Place, at: i64, strike: Strike) -> [i64; 2] {
         let mut run = 0;
         let at = self.stage.trap_to_host(place, at, EXIT_NPF, |stage, home, at| {
             run = if stage.current_thread(VHOST_HOME) == VHOST {
@@ -417,9 +454,11 @@ impl Scene {
         if let Some((Mechanism::VhostPreempted, ns)) = strike.0 {
             at = self.stage.preempt_thread(VHOST_HOME, at, HOG, ns) + 1_200;
         }
+        self.take_off_ring(false, VHOST_HOME, at);
         let mut runs = 0;
         let at = self.run_host_rx(at, |scene, at, context| {
             let from = (VHOST_HOME, at, context);
+            scene.bring_frames(false, VHOST_HOME, at);
             runs = scene.stage.wake_and_run(from, tid, home, Dispatch::Fast);
             at + 500
         });
@@ -428,7 +467,7 @@ impl Scene {
     }
 
     /// What vhost does in the host's kernel with a frame that it gives it.
-    fn run_host_rx(&mut self, at: i64, does: impl FnOnce(&mut Self, i64, Context) -> i64) -> i64 {
+    pub(super) fn run_host_rx(&mut self, at: i64, does: impl FnOnce(&mut Self, i64, Context) -> i64) -> i64 {
         if self.deliver == Context::Task {
             return does(self, at + 900, Context::Task);
         }
@@ -441,7 +480,9 @@ impl Scene {
     pub(super) fn receive_answer(&mut self, nth: usize, at: i64, thirds: u64) -> i64 {
         let Client { home, connection, call, .. } = self.clients[nth];
         let lasted = self.call_duration(at + 900, call);
-        self.put_message(Kind::Receive, home, at + 900, connection, ANSWER / 3 * thirds, lasted)
+        let at = self.put_message(Kind::Receive, home, at + 900, connection, ANSWER / 3 * thirds, lasted);
+        self.read_frames(nth, false, home, at);
+        at
     }
 
     /// The client does something until it asks again.
@@ -450,55 +491,13 @@ impl Scene {
         self.stage.put_to_sleep(self.clients[nth].home, at, State::Sleeping)
     }
 
-    /// A frame that no program waits for goes to the guest, which answers it in its softirq. Returns when vhost has that.
-    fn reply_from_softirq(&mut self, run: i64) -> i64 {
-        let at = self.run_vhost_rx(run, Strike::NONE);
-        let place = self.irq_home;
-        let mut runs = 0;
-        let at = self.run_softirq(place, at, Some(VIRTIO_NET), (SOFT_NET_RX, Context::Hard), |scene, at| {
-            let [at, run] = scene.kick_vhost(place, at + 1_000, Strike::NONE);
-            runs = run;
-            at
-        });
-        self.stage.idle_again(place, at + 600);
-        runs
-    }
-
-    /// The address of the guest's device has to be asked for first, and the first question is lost: it is asked again after so
-    /// long, and the frame goes out with the answer. Returns when the server runs.
-    pub(super) fn resolve_address_late(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
-        let waits = self.wait_for_answer(nth, at);
-        let run = self.release_by_timer(nth, waits + ns, SOFT_TIMER, |_, _, at| at + 700);
-        let run = self.reply_from_softirq(run);
-        let at = run + self.stage.draw(1_500, 3_500);
-        // The host's kernel sends what was held as it takes the answer: vhost runs, and sees it next.
-        let at = self.run_host_rx(at, |_, at, _| at + 1_500);
-        self.deliver_request(at + 600, Strike::NONE)
-    }
-
-    /// The guest's delayed acknowledgement comes after so long, and with it the host sends the rest. Returns when the server
-    /// runs.
-    pub(super) fn acknowledge_request_late(&mut self, at: i64, ns: i64) -> i64 {
-        let place = self.server;
-        let at = self.stage.bring_interrupt(place, at + ns, Bringer::Timer);
-        let mut run = 0;
-        let at = self.run_softirq(place, at, Some(TIMER), (SOFT_TIMER, Context::Hard), |scene, at| {
-            let [at, runs] = scene.kick_vhost(place, at + 1_000, Strike::NONE);
-            run = runs;
-            at
-        });
-        self.stage.idle_again(place, at + 600);
-        let at = run + self.stage.draw(1_500, 3_500);
-        let at = self.run_host_rx(at, |_, at, _| at + 1_500);
-        self.deliver_request(at + 600, Strike::NONE)
-    }
-
-    /// The host's delayed acknowledgement comes after so long, and with it the guest's kernel sends the rest. Returns when the
-    /// client runs.
-    pub(super) fn acknowledge_answer_late(&mut self, nth: usize, at: i64, ns: i64) -> i64 {
-        let run = self.release_by_timer(nth, at + ns, SOFT_TIMER, |_, _, at| at + 700);
-        let run = self.reply_from_softirq(run);
-        self.deliver_answer(nth, run, Strike::NONE)
+    /// Tells that TCP sends the answer to a client again, as that began a moment ago.
+    pub(super) fn fill_answer_again(&self, nth: usize) -> impl Fn(&mut Event) + use<> {
+        let end = self.fill_end(self.server, self.clients[nth].connection.peer());
+        move |event: &mut Event| {
+            end(event);
+            (event.bytes, event.code) = (600, 1);
+        }
     }
 
     /// Tells that TCP sends a client's request again, as that began a moment ago.

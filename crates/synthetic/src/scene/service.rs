@@ -1,6 +1,6 @@
 //! What the server does for a request, and what keeps it.
 
-use xweave_trace::event::{Access, Context, Event, Kind, Quota, State};
+use xweave_trace::event::{Context, Event, Kind, Quota, State};
 
 use super::{
     mechanism::{Mechanism, Strike},
@@ -9,28 +9,28 @@ use super::{
         Bringer, Dispatch, EXIT_INTERRUPT, EXIT_IO, EXIT_MSR, EXIT_NPF, Place, RESCHEDULE, SOFT_BLOCK, TIMER,
         host,
     },
-    threads::{HOG, HOLDER, IOTHREAD, QEMU, SERVER, SHELL, VCPUS, WORKER},
+    threads::{HOG, HOLDER, OTHER, QEMU, SERVER, SHELL, VCPUS, WORKER},
 };
 
 /// The disk of each kernel, 254:0.
-const DISK: u64 = 254 << 20;
+pub(super) const DISK: u64 = 254 << 20;
 
 /// The number of the disk's interrupt.
-const DISK_IRQ: u64 = 27;
+pub(super) const DISK_IRQ: u64 = 27;
 
 /// Futexes of the server's process: a lock, what a worker waits for, and a result.
-const LOCK: u64 = 0x7f12_0000_1040;
-const QUEUE: u64 = 0x7f12_0000_2080;
-const RESULT: u64 = 0x7f12_0000_30c0;
+pub(super) const LOCK: u64 = 0x7f12_0000_1040;
+pub(super) const QUEUE: u64 = 0x7f12_0000_2080;
+pub(super) const RESULT: u64 = 0x7f12_0000_30c0;
 /// QEMU's lock.
 const QEMU_LOCK: u64 = 0x5581_2200_4480;
 /// A mutex of the kernel.
 const MUTEX: u64 = 0xffff_8881_0234_5600;
 
 /// The CPU of the host on which QEMU's other threads and shells run.
-const ASIDE: Place = host(4);
+pub(super) const ASIDE: Place = host(4);
 
-fn at_lock(address: u64) -> impl Fn(&mut Event) {
+pub(super) fn at_lock(address: u64) -> impl Fn(&mut Event) {
     move |event: &mut Event| event.object = address
 }
 
@@ -40,7 +40,7 @@ impl Scene {
         let (server, beside) = (self.server, self.beside);
         let at = self.stage.run_other(server, at, SERVER);
         let at = self.wait_for_request(at + 4_000);
-        if matches!(mechanism, Mechanism::Future | Mechanism::FutureAsleep) {
+        if mechanism.has_worker() {
             let at = self.stage.run_other(beside, at, WORKER);
             self.park_worker(at + 2_000);
         }
@@ -52,16 +52,28 @@ impl Scene {
             self.stage.run_other(self.server, at, occupant);
         }
         match strike.0 {
-            Some((Mechanism::FutexLock | Mechanism::KernelLock, _)) => {
+            Some((
+                Mechanism::FutexLock
+                | Mechanism::KernelLock
+                | Mechanism::LockBeforeRead
+                | Mechanism::LockThenOther
+                | Mechanism::PriorityInversion
+                | Mechanism::LockHolderPreempted
+                | Mechanism::LockHolderParavirt,
+                _,
+            )) => {
                 self.stage.run_other(self.beside, at, HOLDER);
             }
             Some((Mechanism::QemuLock, _)) => {
                 self.stage.run_other(ASIDE, at, QEMU);
             }
-            Some((Mechanism::VhostWaits, _)) => {
+            Some((Mechanism::VhostWaits | Mechanism::NatVhostWaits | Mechanism::SpuriousRetransmit, _)) => {
                 self.stage.run_other(super::path::VHOST_HOME, at, HOG);
             }
-            Some((Mechanism::VcpuPreemptedAtWake, _)) => {
+            Some((Mechanism::IrqVcpuPreempted, _)) => {
+                self.stage.run_other(self.beside, at, OTHER);
+            }
+            Some((Mechanism::VcpuPreemptedAtWake | Mechanism::SpuriousRetransmitVcpu, _)) => {
                 let home = self.stage.home_of(self.server);
                 if self.stage.is_idle(home, at) {
                     self.stage.run_other(home, at, HOG);
@@ -79,9 +91,46 @@ impl Scene {
             // Each request is given to a worker.
             (Mechanism::Future, _) => self.ask_worker(at, ns + works / 3, 0),
             (Mechanism::FutureAsleep, _) => self.ask_worker(at, works / 3, ns),
+            (Mechanism::SharedCondition, _) => self.share_condition(at, ns + works / 3),
+            (Mechanism::Notified, _) => self.be_notified(at, ns + works / 3, 0),
+            (Mechanism::HeldWhenNotified, _) => self.be_notified(at, works / 3, ns.max(15_000)),
+            (
+                Mechanism::DiskByWorker
+                | Mechanism::DiskByPoller
+                | Mechanism::DiskByHandler
+                | Mechanism::HandlerWaits,
+                _,
+            ) => self.read_by_others(at, ns, mechanism),
+            (
+                Mechanism::FanOutCompute
+                | Mechanism::FanOutThenOther
+                | Mechanism::FanOutDisk
+                | Mechanism::FanOutRunQueue,
+                _,
+            ) => self.ask_backends(at, ns, mechanism),
+            (Mechanism::DeviceByOther, _) => self.wait_for_device(at, ns + 60_000),
+            (Mechanism::GuestByVhost, _) => self.ask_guest(at, ns + 90_000),
+            (Mechanism::LoopAsksOthers, _) => self.ask_for_two(at, ns),
+            (Mechanism::DiskThenOther, struck) => {
+                let at = if struck { self.read_page(at, ns, mechanism) } else { at };
+                self.serve_another(at)
+            }
+            (Mechanism::LockThenOther, struck) => {
+                let at = if struck { self.take_lock(at, ns) } else { at };
+                self.serve_another(at)
+            }
+            (Mechanism::TimerVcpuPreempted, _) => self.sleep_for_late_timer(at, ns),
+            (_, _) if mechanism.delays_part_of_each_request() => self.read_through_host(at, strike),
             (_, false) => at,
+            (Mechanism::Safepoint, _) => self.wait_at_safepoint(at, ns),
+            (Mechanism::IoMax, _) => self.read_above_limit(at, ns),
+            (Mechanism::Frozen, _) => self.freeze_server(at, ns),
+            (Mechanism::LockHolderPreempted, _) => self.spin_for_preempted_holder(at, ns),
+            (Mechanism::LockHolderParavirt, _) => self.halt_for_preempted_holder(at, ns),
+            (Mechanism::PriorityInversion, _) => self.take_lock_of_preempted(at, ns),
+            (Mechanism::QemuFrozen, _) if ns % 2 == 0 => self.delay_vcpu(at, ns, mechanism),
             (Mechanism::Compute, _) => at + ns,
-            (Mechanism::VcpuPreempted, _) => {
+            (Mechanism::VcpuPreempted | Mechanism::NatPreempted, _) => {
                 self.stage.trap_to_host(self.server, at, EXIT_INTERRUPT, |stage, home, at| {
                     stage.preempt_thread(home, at, HOG, ns)
                 })
@@ -119,7 +168,7 @@ impl Scene {
 
     /// What runs on a CPU beside the server's wakes a thread there, and the other way round. Returns when the waker goes on, and
     /// when the other one runs.
-    fn wake_across(&mut self, from: Place, at: i64, thread: u32, to: Place) -> [i64; 2] {
+    pub(super) fn wake_across(&mut self, from: Place, at: i64, thread: u32, to: Place) -> [i64; 2] {
         self.wake_from_context((from, at, Context::Task), thread, to)
     }
 
@@ -141,40 +190,56 @@ impl Scene {
             brought = stage.bring_interrupt(to, at, Bringer::From(home, Context::Task));
             at + 800
         });
-        let stage = &mut self.stage;
-        let irq = stage.put(to, brought, Kind::IrqEnter, |event| event.object = RESCHEDULE);
-        let irq = stage.put(to, irq + 300, Kind::IrqExit, |event| event.object = RESCHEDULE);
-        [at, stage.switch(to, irq + 500, thread, State::Runnable)]
+        let irq = self.stage.take_interrupt(to, brought, RESCHEDULE);
+        [at, self.stage.switch(to, irq + 500, thread, State::Runnable)]
     }
 
-    fn park_worker(&mut self, at: i64) {
+    pub(super) fn park_worker(&mut self, at: i64) {
         let at = self.stage.put(self.beside, at, Kind::LockWait, at_lock(QUEUE));
         self.stage.put_to_sleep(self.beside, at + 900, State::Sleeping);
     }
 
     /// The server gives work to a worker, which computes for so long and sleeps for so long, and waits for the result.
     fn ask_worker(&mut self, at: i64, computes: i64, sleeps: i64) -> i64 {
+        self.ask_worker_at((QUEUE, RESULT), at, computes, sleeps)
+    }
+
+    /// The same, at these futexes: the worker's, and that of the result.
+    pub(super) fn ask_worker_at(
+        &mut self,
+        (queue, result): (u64, u64),
+        at: i64,
+        computes: i64,
+        sleeps: i64,
+    ) -> i64 {
         let (server, beside) = (self.server, self.beside);
-        let at = self.stage.put(server, at, Kind::LockWake, at_lock(QUEUE));
+        let at = self.stage.put(server, at, Kind::LockWake, at_lock(queue));
         let [at, runs] = self.wake_across(server, at + 500, WORKER, beside);
-        let at = self.stage.put(server, at + 1_000, Kind::LockWait, at_lock(RESULT));
+        let at = self.stage.put(server, at + 1_000, Kind::LockWait, at_lock(result));
         self.stage.put_to_sleep(server, at + 900, State::Sleeping);
-        let works = self.stage.put(beside, runs + 700, Kind::LockAcquired, at_lock(QUEUE));
+        let works = self.stage.put(beside, runs + 700, Kind::LockAcquired, at_lock(queue));
         let mut works = (works + computes).max(at + 8_000);
         if sleeps > 0 {
             works = self.sleep_thread(beside, WORKER, works, sleeps);
         }
-        let works = self.stage.put(beside, works, Kind::LockWake, at_lock(RESULT));
+        let works = self.stage.put(beside, works, Kind::LockWake, at_lock(result));
         let [works, at] = self.wake_across(beside, works + 500, SERVER, server);
         self.park_worker(works + 1_500);
-        self.stage.put(server, at + 700, Kind::LockAcquired, at_lock(RESULT)) + 500
+        self.stage.put(server, at + 700, Kind::LockAcquired, at_lock(result)) + 500
     }
 
-    fn take_lock(&mut self, at: i64, ns: i64) -> i64 {
+    /// The server needs a lock, which another thread holds for so long. Returns when the server has given it back.
+    pub(super) fn take_lock(&mut self, at: i64, ns: i64) -> i64 {
+        self.take_lock_when(at, |_, at| at + ns)
+    }
+
+    /// The same; `holds` is what becomes of the holder, from when the server sleeps, and returns when it gives the lock back.
+    pub(super) fn take_lock_when(&mut self, at: i64, holds: impl FnOnce(&mut Self, i64) -> i64) -> i64 {
         let (server, beside) = (self.server, self.beside);
         let at = self.stage.put(server, at, Kind::LockWait, at_lock(LOCK));
         let at = self.stage.put_to_sleep(server, at + 1_000, State::Sleeping);
-        let gives = self.stage.put(beside, at + ns, Kind::LockWake, at_lock(LOCK));
+        let gives = holds(self, at);
+        let gives = self.stage.put(beside, gives, Kind::LockWake, at_lock(LOCK));
         let [holder, at] = self.wake_across(beside, gives + 500, SERVER, server);
         self.stage.put_to_sleep(beside, holder + 9_000, State::Sleeping);
         let at = self.stage.put(server, at + 700, Kind::LockAcquired, at_lock(LOCK));
@@ -193,16 +258,25 @@ impl Scene {
     }
 
     fn stop_server(&mut self, at: i64, ns: i64) -> i64 {
+        let at = self.stop_by_shell(at, State::Stopped);
+        self.continue_by_shell(at + ns)
+    }
+
+    /// A shell on the CPU beside the server's has the server stop, which is told so by an interrupt and then is in that state.
+    /// Returns when it has stopped; the shell still runs.
+    pub(super) fn stop_by_shell(&mut self, at: i64, state: State) -> i64 {
         let (server, beside) = (self.server, self.beside);
         let shell = self.stage.run_other(beside, at - 60_000, SHELL);
-        let at = at.max(shell + 20_000);
-        let at =
-            self.stage.bring_interrupt(server, at, Bringer::From(self.stage.home_of(beside), Context::Task));
-        let at = self.stage.put(server, at, Kind::IrqEnter, |event| event.object = RESCHEDULE);
-        let at = self.stage.put(server, at + 300, Kind::IrqExit, |event| event.object = RESCHEDULE);
-        let at = self.stage.put_to_sleep(server, at + 1_500, State::Stopped);
-        let [shell, at] = self.wake_across(beside, at + ns, SERVER, server);
-        self.stage.put_to_sleep(beside, shell + 5_000, State::Sleeping);
+        let by = Bringer::From(self.stage.home_of(beside), Context::Task);
+        let at = self.stage.bring_interrupt(server, at.max(shell + 20_000), by);
+        let at = self.stage.take_interrupt(server, at, RESCHEDULE);
+        self.stage.put_to_sleep(server, at + 1_500, state)
+    }
+
+    /// The shell, which runs, lets the server go on, and sleeps. Returns when the server goes on.
+    pub(super) fn continue_by_shell(&mut self, at: i64) -> i64 {
+        let [shell, at] = self.wake_across(self.beside, at, SERVER, self.server);
+        self.stage.put_to_sleep(self.beside, shell + 5_000, State::Sleeping);
         at + 900
     }
 
@@ -215,41 +289,21 @@ impl Scene {
     pub(super) fn sleep_thread(&mut self, place: Place, thread: u32, at: i64, ns: i64) -> i64 {
         let at = self.stage.put_to_sleep(place, at, State::Sleeping);
         let at = self.stage.bring_interrupt(place, at + ns, Bringer::Timer);
-        let at = self.stage.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
-        let at = self.stage.wake(place, at + 400, Context::Hard, thread, place, Quota::Left);
-        let at = self.stage.put(place, at + 200, Kind::IrqExit, |event| event.object = TIMER);
+        self.wake_by_timer(place, at, thread)
+    }
+
+    /// The interrupt of a timer wakes a thread. Returns when that goes on.
+    pub(super) fn wake_by_timer(&mut self, place: Place, at: i64, thread: u32) -> i64 {
+        let at = self.stage.wake_by_interrupt(place, at, TIMER, thread);
         self.stage.switch(place, at + 800, thread, State::Runnable) + 300
     }
 
     /// The server waits for a disk: of the guest, for QEMU's thread that serves it.
-    fn read_page(&mut self, at: i64, ns: i64, why: Mechanism) -> i64 {
-        let (server, begun) = (self.server, at);
-        let position = 8 * self.stage.draw(1_000, 900_000).unsigned_abs();
-        let bio = u32::try_from(position & 0xffff).unwrap_or(1) | 0x1_0000;
-        let access = move |event: &mut Event| {
-            (event.object, event.position, event.bytes, event.other) = (DISK, position, 16 << 10, bio);
-            event.code = Access::Read.code();
-        };
-        let at = self.stage.put(server, at + 1_200, Kind::DiskQueue, access);
-        let at = self.stage.put(server, at + 900, Kind::DiskIssue, access);
-        let aside = ASIDE;
-        let mut served = at + ns;
-        let local = self.local;
-        let at = self.stage.trap_to_host(server, at + 500, EXIT_NPF, |stage, home, at| {
-            let runs = stage.wake_and_run((home, at, Context::Task), IOTHREAD, aside, Dispatch::Fast);
-            let asleep = stage.put_to_sleep(aside, runs + 4_000, State::Sleeping);
-            served = (asleep + ns).max(at + ns);
-            at + 400
-        });
+    pub(super) fn read_page(&mut self, at: i64, ns: i64, why: Mechanism) -> i64 {
+        let (server, begun, access) = (self.server, at, self.draw_access());
+        let [at, served] = self.ask_disk(server, at, ns, access);
         self.stage.put_to_sleep(server, at + 1_100, State::Blocked);
-        let at = if local {
-            served
-        } else {
-            let runs = self.stage.run_other(aside, served, IOTHREAD);
-            let at = self.stage.bring_interrupt(server, runs + 3_000, Bringer::From(aside, Context::Task));
-            self.stage.put_to_sleep(aside, runs + 9_000, State::Sleeping);
-            at
-        };
+        let at = self.bring_completion(server, served);
         let at = self.complete_access(server, at, SERVER, access);
         let at = at + self.stage.draw(900, 2_000);
         let took = at.abs_diff(begun);
@@ -269,7 +323,13 @@ impl Scene {
     }
 
     /// A disk's interrupt tells that an access is done, and wakes who waits for it. Returns when that runs.
-    fn complete_access(&mut self, place: Place, at: i64, thread: u32, access: impl Fn(&mut Event)) -> i64 {
+    pub(super) fn complete_access(
+        &mut self,
+        place: Place,
+        at: i64,
+        thread: u32,
+        access: impl Fn(&mut Event),
+    ) -> i64 {
         let stage = &mut self.stage;
         let at = stage.put(place, at, Kind::IrqEnter, |event| event.object = DISK_IRQ);
         let soft = stage.random.percent(50);
@@ -286,7 +346,10 @@ impl Scene {
         let at = stage.wake(place, at + 500, context, thread, place, Quota::Left);
         let (kind, object) = if soft { (Kind::SoftirqExit, SOFT_BLOCK) } else { (Kind::IrqExit, DISK_IRQ) };
         let at = stage.put(place, at + 300, kind, |event| event.object = object);
-        stage.switch(place, at + 700, thread, State::Runnable)
+        match stage.current_thread(place) {
+            0 => stage.switch(place, at + 700, thread, State::Runnable),
+            _ => stage.take_turn(place, at + 700, thread),
+        }
     }
 
     /// The vCPU's thread waits in the host for something that is no halt.
@@ -325,7 +388,9 @@ impl Scene {
                 })
             }
             _ => {
-                let at = self.stage.switch(home, out + 2_000, 0, State::Stopped);
+                let frozen = why == Mechanism::QemuFrozen;
+                let state = if frozen { State::Sleeping } else { State::Stopped };
+                let at = self.stage.switch(home, out + 2_000, 0, state);
                 let shell = self.stage.run_other(ASIDE, at + ns, SHELL);
                 let from = (ASIDE, shell + 3_000, Context::Task);
                 let at = self.stage.wake_and_run(from, vcpu, home, Dispatch::Fast);

@@ -28,9 +28,11 @@ pub(super) const SOFT_BLOCK: u64 = 4;
 /// Reasons for exits, as AMD's SVM numbers them.
 pub(super) const EXIT_INTERRUPT: i32 = 0x60;
 pub(super) const EXIT_WINDOW: i32 = 0x64;
+pub(super) const EXIT_PAUSE: i32 = 0x77;
 pub(super) const EXIT_HALT: i32 = 0x78;
 pub(super) const EXIT_IO: i32 = 0x7b;
 pub(super) const EXIT_MSR: i32 = 0x7c;
+pub(super) const EXIT_HYPERCALL: i32 = 0x81;
 pub(super) const EXIT_NPF: i32 = 0x400;
 
 /// A CPU of a domain.
@@ -193,7 +195,7 @@ impl Stage {
     }
 
     /// The CPU goes from another thread, which may be able to go on, to one that does.
-    fn take_turn(&mut self, place: Place, at: i64, to: u32) -> i64 {
+    pub(super) fn take_turn(&mut self, place: Place, at: i64, to: u32) -> i64 {
         let other = self.current_thread(place);
         if other == 0 || !self.random.percent(50) {
             return self.switch(place, at, to, State::Sleeping);
@@ -252,18 +254,14 @@ impl Stage {
     /// Another thread is woken by a timer on an idle CPU, and runs there.
     pub(super) fn run_other(&mut self, place: Place, at: i64, other: u32) -> i64 {
         let at = self.bring_interrupt(place, at, Bringer::Timer);
-        let at = self.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
-        let at = self.wake(place, at + 300, Context::Hard, other, place, Quota::Left);
-        let at = self.put(place, at + 200, Kind::IrqExit, |event| event.object = TIMER);
+        let at = self.wake_by_interrupt(place, at, TIMER, other);
         self.switch(place, at + 700, other, State::Runnable)
     }
 
     /// The thread that runs there loses its CPU to another one for so long. Returns when it runs again.
     pub(super) fn preempt_thread(&mut self, place: Place, at: i64, other: u32, ns: i64) -> i64 {
         let own = self.current_thread(place);
-        let at = self.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
-        let at = self.wake(place, at + 300, Context::Hard, other, place, Quota::Left);
-        let at = self.put(place, at + 200, Kind::IrqExit, |event| event.object = TIMER);
+        let at = self.wake_by_interrupt(place, at, TIMER, other);
         let at = self.switch(place, at + 500, other, State::Runnable);
         self.take_turn(place, at + ns, own)
     }
@@ -278,11 +276,23 @@ impl Stage {
         self.switch(place, at + 600, own, State::Runnable)
     }
 
+    /// A CPU takes an interrupt, which does nothing more. Returns when it is over.
+    pub(super) fn take_interrupt(&mut self, place: Place, at: i64, irq: u64) -> i64 {
+        let at = self.put(place, at, Kind::IrqEnter, |event| event.object = irq);
+        self.put(place, at + 300, Kind::IrqExit, |event| event.object = irq)
+    }
+
+    /// A CPU takes an interrupt, which wakes a thread there. Returns when it is over.
+    pub(super) fn wake_by_interrupt(&mut self, place: Place, at: i64, irq: u64, thread: u32) -> i64 {
+        let at = self.put(place, at, Kind::IrqEnter, |event| event.object = irq);
+        let at = self.wake(place, at + 300, Context::Hard, thread, place, Quota::Left);
+        self.put(place, at + 200, Kind::IrqExit, |event| event.object = irq)
+    }
+
     /// A timer's interrupt, and nothing else.
     pub(super) fn tick_timer(&mut self, place: Place, at: i64) -> i64 {
         let at = self.bring_interrupt(place, at, Bringer::Timer);
-        let at = self.put(place, at, Kind::IrqEnter, |event| event.object = TIMER);
-        self.put(place, at + 500, Kind::IrqExit, |event| event.object = TIMER)
+        self.take_interrupt(place, at, TIMER)
     }
 
     /// Makes a CPU able to take an interrupt, which is brought at that time. Returns when it does.
@@ -307,9 +317,7 @@ impl Stage {
         let at = match by {
             Bringer::From(from, context) => self.wake_and_run((from, at, context), thread, home, how),
             Bringer::Timer => {
-                let at = self.put(home, at, Kind::IrqEnter, |event| event.object = TIMER);
-                let at = self.wake(home, at + 400, Context::Hard, thread, home, Quota::Left);
-                let at = self.put(home, at + 200, Kind::IrqExit, |event| event.object = TIMER);
+                let at = self.wake_by_interrupt(home, at, TIMER, thread);
                 self.run_woken(home, at + 900, thread, how)
             }
         };
@@ -324,10 +332,7 @@ impl Stage {
     /// emulated device, if it does; else it runs.
     pub(super) fn take_interrupt_late(&mut self, place: Place, at: i64, ns: i64, writes: bool) -> i64 {
         let Some(number) = self.vcpu_number(place) else { return at };
-        let home = self.vcpus[number].home;
-        let at = self.exit_guest(number, at, EXIT_INTERRUPT);
-        let at = self.put(home, at + 200, Kind::IrqEnter, |event| event.object = RESCHEDULE);
-        let at = self.put(home, at + 300, Kind::IrqExit, |event| event.object = RESCHEDULE);
+        let at = self.exit_for_interrupt(number, at);
         let mut at = self.enter_guest(number, at + 400);
         let end = at + ns;
         while writes && at < end {
@@ -363,12 +368,15 @@ impl Stage {
 
     /// An interrupt for a vCPU that is inside its guest: it comes out for the host's, and takes it as it goes in.
     fn interrupt_inside(&mut self, number: usize, at: i64) -> i64 {
-        let home = self.vcpus[number].home;
-        let at = self.exit_guest(number, at, EXIT_INTERRUPT);
-        let at = self.put(home, at + 200, Kind::IrqEnter, |event| event.object = RESCHEDULE);
-        let at = self.put(home, at + 300, Kind::IrqExit, |event| event.object = RESCHEDULE);
+        let at = self.exit_for_interrupt(number, at);
         let at = self.inject_interrupt(number, at + 400);
         self.enter_guest(number, at + 300)
+    }
+
+    /// A vCPU comes out of its guest for an interrupt of the host, which is taken. Returns when.
+    fn exit_for_interrupt(&mut self, number: usize, at: i64) -> i64 {
+        let at = self.exit_guest(number, at, EXIT_INTERRUPT);
+        self.take_interrupt(self.vcpus[number].home, at + 200, RESCHEDULE)
     }
 
     fn inject_interrupt(&mut self, number: usize, at: i64) -> i64 {
@@ -378,13 +386,47 @@ impl Stage {
 
     /// A vCPU that had halted goes into its guest, with an interrupt.
     fn resume_from_halt(&mut self, number: usize, at: i64, polled: i32) -> i64 {
+        let at = self.tell_halt_of(number, at, polled);
+        let at = self.inject_interrupt(number, at + 300);
+        self.enter_guest(number, at + 300)
+    }
+
+    /// KVM tells that a vCPU was halted until now.
+    fn tell_halt_of(&mut self, number: usize, at: i64, polled: i32) -> i64 {
         let VcpuState { home, halted, .. } = self.vcpus[number];
         let asleep = halted.map_or(0, |since| at.abs_diff(since));
-        let at = self.put(home, at, Kind::VmHalt, |event| {
-            (event.object, event.bytes, event.code) = (number as u64, asleep, polled);
-        });
         self.vcpus[number].halted = None;
-        let at = self.inject_interrupt(number, at + 300);
+        self.put(home, at, Kind::VmHalt, |event| {
+            (event.object, event.bytes, event.code) = (number as u64, asleep, polled);
+        })
+    }
+
+    /// The same of a guest's CPU, whose vCPU's thread was interrupted in that.
+    pub(super) fn tell_halt(&mut self, place: Place, at: i64) -> i64 {
+        self.vcpu_number(place).map_or(at, |number| self.tell_halt_of(number, at, 0))
+    }
+
+    /// A vCPU that is to be halted still goes into its guest at once, as an interrupt is pending.
+    pub(super) fn resume_at_once(&mut self, place: Place, at: i64) -> i64 {
+        let Some(number) = self.vcpu_number(place) else { return at };
+        self.vcpus[number].halted = Some(at - 400);
+        self.resume_from_halt(number, at, 1)
+    }
+
+    /// The thread that runs on a guest's CPU halts it as it waits for a lock of the kernel.
+    pub(super) fn halt_spinning(&mut self, place: Place, at: i64) {
+        if let Some(number) = self.vcpu_number(place) {
+            self.halt_vcpu(number, at);
+            self.settle_halt(number);
+        }
+    }
+
+    /// What runs on a CPU of the host wakes a vCPU that halted for a lock. Returns when that is inside.
+    pub(super) fn kick_spinning(&mut self, place: Place, from: (Place, i64, Context)) -> i64 {
+        let Some(number) = self.vcpu_number(place) else { return from.1 };
+        let VcpuState { thread, home, .. } = self.vcpus[number];
+        let at = self.wake_and_run(from, thread, home, Dispatch::Fast);
+        let at = self.tell_halt_of(number, at + 600, 0);
         self.enter_guest(number, at + 300)
     }
 

@@ -26,6 +26,20 @@ pub(super) const KSOFTIRQD: u32 = 14;
 pub(super) const NAPI: u32 = 80;
 /// Threads that do little, and have nothing to do with requests.
 pub(super) const KWORKER: u32 = 90;
+/// Threads of the kernel that do I/O for the server's process, and the one that handles the disk's interrupt.
+pub(super) const IO_WORKER: u32 = 210;
+pub(super) const IO_POLLER: u32 = 211;
+pub(super) const HANDLER: u32 = 20;
+/// A thread of the kernel that brings what a device has, and those of a machine that is not recorded.
+pub(super) const BRINGER: u32 = 91;
+pub(super) const OTHER_QEMU: u32 = 900;
+pub(super) const OTHER_VCPU: u32 = 910;
+pub(super) const OTHER_VHOST: u32 = 960;
+/// The server's threads that collect garbage.
+pub(super) const VM_THREAD: u32 = 220;
+pub(super) const COLLECTOR: u32 = 221;
+/// Those that the server asks: the one in the middle is slow.
+pub(super) const BACKENDS: [u32; 3] = [400, 401, 402];
 /// The shell that stops others.
 pub(super) const SHELL: u32 = 310;
 
@@ -52,6 +66,18 @@ pub(super) fn all(server: u8, vhost_in_qemu: bool) -> Vec<(u8, u32, u32, String)
     }
     for tid in [SERVER, SIBLING, HOLDER, WORKER] {
         add(server, tid, SERVER, "server");
+    }
+    add(server, IO_WORKER, SERVER, "iou-wrk-200");
+    add(server, IO_POLLER, SERVER, "iou-sqp-200");
+    add(server, HANDLER, HANDLER, "irq/27-virtio1");
+    add(HOST, BRINGER, BRINGER, "kworker/20:1");
+    add(HOST, OTHER_QEMU, OTHER_QEMU, "qemu-system-x86");
+    add(HOST, OTHER_VCPU, OTHER_QEMU, "CPU 0/KVM");
+    add(HOST, OTHER_VHOST, OTHER_VHOST, "vhost-900");
+    add(server, VM_THREAD, SERVER, "VM Thread");
+    add(server, COLLECTOR, SERVER, "GC Thread#0");
+    for (tid, name) in BACKENDS.into_iter().zip(["fastdb", "slowdb", "fastdb"]) {
+        add(server, tid, tid, name);
     }
     add(server, OTHER, OTHER, "backup");
     add(server, NAMESAKE, NAMESAKE, "server");

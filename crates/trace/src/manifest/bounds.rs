@@ -40,6 +40,7 @@ impl Manifest {
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
             domain.xen.iter_mut().for_each(|xen| name(&mut xen.host));
             domain.vms.iter_mut().for_each(|vm| name(&mut vm.name));
+            domain.events.iter_mut().for_each(name);
             domain.disks.iter_mut().for_each(|disk| name(&mut disk.name));
             domain.settings.names().for_each(name);
             domain.drop_reasons.iter_mut().for_each(|reason| name(&mut reason.name));

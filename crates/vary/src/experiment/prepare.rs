@@ -7,7 +7,7 @@ use std::{
 };
 
 use xweave_model::Spec;
-use xweave_record::{Budget, DomainSpec, Phase, Required, Settings, Until};
+use xweave_record::{DomainSpec, Phase, Required, Until};
 use xweave_weave::EventChoice;
 
 use super::{
@@ -61,7 +61,7 @@ pub fn prepare(request: Request, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
     check(&request.output)?;
     let knobs = xweave_record::knobs(&request.domains, Required::all_if(request.require_all), progress)?;
     let plan = Plan::of(&request.tries, &knobs)?;
-    let transaction = request.transaction.clone().unwrap_or(Spec::Request(None));
+    let transaction = request.transaction.clone().unwrap_or(Spec::Request(None, None));
     Ok(Options {
         record: record_options(&request),
         plan,
@@ -79,25 +79,13 @@ pub fn prepare(request: Request, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
 /// Options of each block's recording; [`run`](super::run::run) sets the output, the settings and the end.
 fn record_options(request: &Request) -> xweave_record::Options {
     xweave_record::Options {
-        aspects: Vec::new(),
-        expressions: Vec::new(),
-        filter: None,
-        xen: false,
         required: Required::all_if(request.require_all),
         events: request.events.clone(),
         domains: request.domains.clone(),
-        output: PathBuf::new(),
-        replace: false,
-        until: Until::Interrupted,
         buffer: request.buffer,
         flow_table: 1,
-        serial_attach: false,
-        compile_here: false,
         background: request.background,
-        symbols: Vec::new(),
-        settings: Settings::default(),
-        cache: request.cache.clone(),
-        budget: Budget::default(),
         command_line: request.command_line.clone(),
+        ..xweave_record::Options::new(PathBuf::new(), Until::Interrupted, request.cache.clone())
     }
 }

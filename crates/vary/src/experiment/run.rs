@@ -288,26 +288,9 @@ mod tests {
         let setting = |value| Setting { values: vec![value] };
         Options {
             record: xweave_record::Options {
-                aspects: Vec::new(),
-                expressions: Vec::new(),
-                filter: None,
-                events: Default::default(),
-                xen: false,
                 domains: vec![spec("vm1=vsock:3"), spec("vm2=vsock:4")],
                 required,
-                output: PathBuf::new(),
-                replace: false,
-                until: Until::Interrupted,
-                buffer: 4096,
-                flow_table: 1,
-                serial_attach: false,
-                background: false,
-                symbols: Vec::new(),
-                settings: Settings::default(),
-                compile_here: false,
-                cache: PathBuf::new(),
-                budget: xweave_record::Budget::default(),
-                command_line: Vec::new(),
+                ..xweave_record::Options::new(PathBuf::new(), Until::Interrupted, PathBuf::new())
             },
             plan: Plan { knobs: vec![held], settings: vec![setting(None), setting(Some("0".to_owned()))] },
             domains: Vec::new(),

@@ -3,7 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeMap, ops::Range};
 
 use xweave_flow::{WayPlace, legs::WayPoint};
-use xweave_model::{Offender, Power, Stretch};
+use xweave_model::{DomainRef, Offender, Power, Stretch};
+use xweave_trace::{Domain, Manifest, Role};
 
 use super::{By, Evidence, Found, Gain, Others, Segment, Shares, Sides, whole};
 use crate::{
@@ -37,8 +38,8 @@ pub(super) struct Looked<'r> {
     /// The same of what it took longer at a low frequency, and which share of it that is.
     slowed: Vec<Option<(usize, f64)>>,
     waits: Option<Waits>,
-    /// Whether what recorded them was in the background.
-    background: bool,
+    /// What they were recorded in.
+    recording: &'r Manifest,
 }
 
 /// The socket in whose queue requests wait for each other.
@@ -79,7 +80,7 @@ impl<'r> Looked<'r> {
         requests: &'r Requests,
         all: &'r [Request],
         times: &'r [f64],
-        background: bool,
+        recording: &'r Manifest,
     ) -> Self {
         let segments = requests.segments();
         let place = |of: &Stretch| segments.iter().position(|segment| segment == of).unwrap_or(0);
@@ -110,7 +111,7 @@ impl<'r> Looked<'r> {
             cause_of,
             slowed,
             waits: None,
-            background,
+            recording,
         };
         looked.waits = looked.find_waits();
         if let Some(waits) = &mut looked.waits
@@ -120,6 +121,14 @@ impl<'r> Looked<'r> {
             looked.causes.push(Cause { kind: Kind::BatchArrival, whom: Whom::Requests });
         }
         looked
+    }
+
+    /// Whether a cause is only the place where something else was: what a guest's disk did is what its host did for it, of which
+    /// nothing more is known.
+    fn is_for_host(&self, cause: &Cause) -> bool {
+        let Whom::Domain(DomainRef::One(name)) = &cause.whom else { return false };
+        let of_guest = |domain: &Domain| domain.name == *name && domain.role == Role::Guest;
+        cause.kind == Kind::Disk && self.recording.domains.iter().any(of_guest)
     }
 
     /// The socket in which they were longest, if there is one and a server behind it.
@@ -276,8 +285,8 @@ impl<'r> Looked<'r> {
         Found {
             cause: cause.clone(),
             remedy: cause
-                .remedy(offenders.first().map(|by| &by.who), self.background)
-                .filter(|_| gain.is_any()),
+                .remedy(offenders.first().map(|by| &by.who), self.recording.background)
+                .filter(|_| gain.is_any() && !self.is_for_host(cause)),
             requests: column.iter().filter(|ns| **ns > 0.0).count() as u64,
             ns,
             segment: segment.map(|(at, _)| self.segments[at].clone()),

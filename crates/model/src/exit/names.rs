@@ -1,0 +1,176 @@
+//! Names of exits that are no [reason](super::ExitReason) of their own: those of the kernel's tracepoint `kvm_exit`, in lower case.
+
+/// Exits of Intel's VMX: arch/x86/include/uapi/asm/vmx.h, Linux 7.3.
+const VMX: &[(i32, &str)] = &[
+    (0, "exception nmi"),
+    (2, "triple fault"),
+    (3, "init signal"),
+    (4, "sipi signal"),
+    (6, "other smi"),
+    (8, "nmi window"),
+    (9, "task switch"),
+    (13, "invd"),
+    (14, "invlpg"),
+    (15, "rdpmc"),
+    (16, "rdtsc"),
+    (19, "vmclear"),
+    (20, "vmlaunch"),
+    (21, "vmptrld"),
+    (22, "vmptrst"),
+    (23, "vmread"),
+    (24, "vmresume"),
+    (25, "vmwrite"),
+    (26, "vmoff"),
+    (27, "vmon"),
+    (28, "cr access"),
+    (29, "dr access"),
+    (33, "invalid state"),
+    (34, "msr load fail"),
+    (36, "mwait"),
+    (37, "monitor trap flag"),
+    (39, "monitor"),
+    (41, "mce during vmentry"),
+    (43, "tpr below threshold"),
+    (44, "apic access"),
+    (45, "eoi induced"),
+    (46, "gdtr idtr"),
+    (47, "ldtr tr"),
+    (50, "invept"),
+    (51, "rdtscp"),
+    (53, "invvpid"),
+    (54, "wbinvd"),
+    (55, "xsetbv"),
+    (56, "apic write"),
+    (57, "rdrand"),
+    (58, "invpcid"),
+    (59, "vmfunc"),
+    (60, "encls"),
+    (61, "rdseed"),
+    (62, "pml full"),
+    (63, "xsaves"),
+    (64, "xrstors"),
+    (67, "umwait"),
+    (68, "tpause"),
+    (74, "bus lock"),
+    (75, "notify"),
+];
+
+/// Exits of AMD's SVM: arch/x86/include/uapi/asm/svm.h, Linux 7.3.
+const SVM: &[(i32, &str)] = &[
+    (0x00, "read cr0"),
+    (0x02, "read cr2"),
+    (0x03, "read cr3"),
+    (0x04, "read cr4"),
+    (0x08, "read cr8"),
+    (0x10, "write cr0"),
+    (0x12, "write cr2"),
+    (0x13, "write cr3"),
+    (0x14, "write cr4"),
+    (0x18, "write cr8"),
+    (0x20, "read dr0"),
+    (0x21, "read dr1"),
+    (0x22, "read dr2"),
+    (0x23, "read dr3"),
+    (0x24, "read dr4"),
+    (0x25, "read dr5"),
+    (0x26, "read dr6"),
+    (0x27, "read dr7"),
+    (0x30, "write dr0"),
+    (0x31, "write dr1"),
+    (0x32, "write dr2"),
+    (0x33, "write dr3"),
+    (0x34, "write dr4"),
+    (0x35, "write dr5"),
+    (0x36, "write dr6"),
+    (0x37, "write dr7"),
+    (0x40, "de excp"),
+    (0x41, "db excp"),
+    (0x43, "bp excp"),
+    (0x44, "of excp"),
+    (0x45, "br excp"),
+    (0x46, "ud excp"),
+    (0x47, "nm excp"),
+    (0x48, "df excp"),
+    (0x4a, "ts excp"),
+    (0x4b, "np excp"),
+    (0x4c, "ss excp"),
+    (0x4d, "gp excp"),
+    (0x4e, "pf excp"),
+    (0x50, "mf excp"),
+    (0x51, "ac excp"),
+    (0x52, "mc excp"),
+    (0x53, "xf excp"),
+    (0x61, "nmi"),
+    (0x62, "smi"),
+    (0x63, "init"),
+    (0x65, "cr0 sel write"),
+    (0x66, "read idtr"),
+    (0x67, "read gdtr"),
+    (0x68, "read ldtr"),
+    (0x69, "read tr"),
+    (0x6a, "write idtr"),
+    (0x6b, "write gdtr"),
+    (0x6c, "write ldtr"),
+    (0x6d, "write tr"),
+    (0x6e, "rdtsc"),
+    (0x6f, "rdpmc"),
+    (0x70, "pushf"),
+    (0x71, "popf"),
+    (0x73, "rsm"),
+    (0x74, "iret"),
+    (0x75, "swint"),
+    (0x76, "invd"),
+    (0x79, "invlpg"),
+    (0x7a, "invlpga"),
+    (0x7d, "task switch"),
+    (0x7e, "ferr freeze"),
+    (0x7f, "shutdown"),
+    (0x80, "vmrun"),
+    (0x82, "vmload"),
+    (0x83, "vmsave"),
+    (0x84, "stgi"),
+    (0x85, "clgi"),
+    (0x86, "skinit"),
+    (0x87, "rdtscp"),
+    (0x88, "icebp"),
+    (0x89, "wbinvd"),
+    (0x8a, "monitor"),
+    (0x8b, "mwait"),
+    (0x8c, "mwait cond"),
+    (0x8d, "xsetbv"),
+    (0x8e, "rdpru"),
+    (0x8f, "efer write trap"),
+    (0x90, "cr0 write trap"),
+    (0x94, "cr4 write trap"),
+    (0x98, "cr8 write trap"),
+    (0xa2, "invpcid"),
+    (0xa5, "bus lock"),
+    (0xa6, "idle hlt"),
+    (0x402, "avic unaccelerated access"),
+    (0x403, "vmgexit"),
+];
+
+/// The names of an exit's number: the one of the maker who has such a number; both, where no event tells whose it is.
+pub(super) fn names(code: i32) -> impl Iterator<Item = &'static str> {
+    let of = move |table: &'static [(i32, &'static str)]| {
+        table.binary_search_by_key(&code, |(number, _)| *number).ok().map(|at| table[at].1)
+    };
+    of(VMX).into_iter().chain(of(SVM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_tables_are_in_order_and_a_number_of_both_makers_has_two_names() {
+        for table in [VMX, SVM] {
+            assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        }
+        let all = |code| names(code).collect::<Vec<_>>();
+        assert_eq!(all(0x65), ["cr0 sel write"]);
+        assert_eq!(all(28), ["cr access"]);
+        assert_eq!(all(16), ["rdtsc", "write cr0"]);
+        assert!(all(0x5a).is_empty());
+    }
+}
