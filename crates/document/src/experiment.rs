@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::parts::ServiceRequests;
+
 /// The document of the knobs that there are.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -37,7 +39,11 @@ pub struct KnobState<'a> {
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Experiment<'a> {
     /// Kind of the transactions.
-    pub transaction: &'a str,
+    pub transaction: String,
+    /// Other services, whose requests are not among these, the one with the most first; absent if a kind was asked for, or if
+    /// there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_services: Vec<ServiceRequests>,
     /// Command that is the load.
     pub command: &'a [String],
     /// Seed of the order of the blocks.

@@ -13,7 +13,7 @@ use crate::{
     by_domain::ByDomain,
     disk::{DiskId, DiskNames, Disks},
     group::{ObjectGroup, Recorders, ThreadFacts, service},
-    guests::Guests,
+    guests::{Guests, VcpuNumbers},
     interrupt::Interrupt,
     lock::Waits,
     recorded::Seen,
@@ -60,6 +60,8 @@ struct Live {
     locks: Waits,
     /// As a vCPU: the place of its figures, and since when it is inside.
     vcpu: Option<(usize, Option<i64>)>,
+    /// The CPU of a guest among the domains that it is.
+    runs: Option<CpuId>,
     /// The exit that it is out for.
     out: Option<Out>,
 }
@@ -69,6 +71,7 @@ pub(crate) struct Accounting {
     domains: FxHashMap<u8, String>,
     names_of_disks: DiskNames,
     guests: Vec<Guest>,
+    vcpu_numbers: VcpuNumbers,
     recorders: Recorders,
     places: FxHashMap<Key, usize>,
     keys: Vec<Key>,
@@ -116,6 +119,7 @@ impl Accounting {
             domains,
             names_of_disks,
             guests,
+            vcpu_numbers: VcpuNumbers::default(),
             recorders: Recorders::default(),
             places: FxHashMap::default(),
             keys: Vec::new(),
@@ -337,7 +341,16 @@ impl Accounting {
         };
         let here = self.cpus.get_or_insert_with(cpu, || Cpu::of(tid));
         here.busy = here.busy.saturating_add(ran);
-        here.runs.add(from, to, group);
+        let inside = self.recorder_inside(id, from, to);
+        if let Some(here) = self.cpus.get_mut(cpu) {
+            let mut at = from;
+            for (begin, end, recorder) in inside {
+                here.runs.add(at, begin, group);
+                here.runs.add(begin, end, recorder);
+                at = end;
+            }
+            here.runs.add(at, to, group);
+        }
         if let Some(history) = &mut self.history {
             history.time(group, from, to);
         }
@@ -389,12 +402,16 @@ impl Accounting {
         let running = self.replay.cpu(place).and_then(ReplayedCpu::running);
         let running = running.filter(|(tid, _)| *tid != 0 && got != Some(cpu));
         let running = running.map(|(tid, began)| (tid, began.max(since)));
+        let inside = running.map_or_else(Vec::new, |(tid, since)| {
+            self.recorder_inside(ThreadId { domain: id.domain, tid }, since, now)
+        });
+        let inside: Vec<_> = inside.into_iter().map(|(begin, end, by)| (Some(by), between(begin, end))).collect();
         let running = running.map(|(tid, since)| {
             let by = self.group(ThreadId { domain: id.domain, tid }, names);
-            (Some(by), between(since, now))
+            (Some(by), inside.iter().fold(between(since, now), |left, (_, ns)| left.saturating_sub(*ns)))
         });
         let Some(here) = self.cpus.get(place) else { return };
-        for (by, ns) in here.runs.since(since).chain(running) {
+        for (by, ns) in here.runs.since(since).chain(running).chain(inside) {
             let full = self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, by));
             *self.waited.entry((group, by.filter(|_| !full))).or_default() += ns;
         }
@@ -582,7 +599,7 @@ impl Usage {
         let Guests { all, names, .. } = Guests::of(trace);
         let replay = Replay::of(&mut Losses::of(trace));
         let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all, replay));
-        accounting.recorders = Recorders::of(trace);
+        (accounting.recorders, accounting.vcpu_numbers) = (Recorders::of(trace), VcpuNumbers::of(trace));
         let mut events = trace.events();
         while let Some(event) = events.next() {
             accounting.feed(&event, events.names());

@@ -21,6 +21,14 @@ const ROUND: usize = 1 << 16;
 /// So many ports of Unix sockets are told apart from those of services: each is a part of an address.
 const UNIX: usize = 1 << 16;
 
+/// Ports of SSH, Telnet, remote desktops and VNC: what people type and see there is no service's load, however often they do.
+const TERMINALS: [u16; 4] = [22, 23, 3389, 5900];
+
+/// Reports whether requests are those of terminals: chosen only where there are no others.
+pub fn is_of_terminals(spec: &Spec) -> bool {
+    matches!(spec, Spec::Request(Some(port), _) | Spec::Exchange(Some(port), _) if TERMINALS.contains(port))
+}
+
 /// The transactions of a trace that are looked at where none are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultSpec {
@@ -40,7 +48,7 @@ impl From<Spec> for DefaultSpec {
 
 impl DefaultSpec {
     /// Chooses the flows of a trace; where there are none, the requests to the service of which most were answered, the
-    /// recorder's own apart. None, if there are neither.
+    /// recorder's own and [terminals'](is_of_terminals) apart. None, if there are neither.
     pub fn choose(trace: &Trace) -> Option<Self> {
         if trace.has_flows() {
             return Some(Spec::Flow(None).into());
@@ -118,7 +126,7 @@ impl Services {
             .iter()
             .map(|(port, count)| (*port, *count))
             .partition(|(port, _)| self.unix.contains(port));
-        named.sort_by_key(|(_, count)| Reverse(*count));
+        named.sort_by_key(|(port, count)| (TERMINALS.contains(port), Reverse(*count)));
         let unix: u64 = unix.iter().map(|(_, count)| count).sum();
         let mut services = named.into_iter().map(|(port, count)| (Spec::Request(Some(port), None), count));
         let whole = self.whole;
@@ -171,6 +179,15 @@ mod tests {
             [(Spec::Request(Some(5432), None), 40), (Spec::Request(Some(22), None), 7)]
         );
         assert_eq!(services(&[], &[]).choose(), None);
+    }
+
+    #[test]
+    fn what_is_typed_in_terminals_is_chosen_only_where_there_is_nothing_else() {
+        let chosen = services(&[(22, 700), (80, 300)], &[]).choose().unwrap();
+        assert_eq!(chosen.spec, Spec::Request(Some(80), None));
+        assert_eq!(chosen.others, [(Spec::Request(Some(22), None), 700)]);
+        let alone = services(&[(22, 700), (3389, 900)], &[]).choose().unwrap();
+        assert_eq!(alone.spec, Spec::Request(Some(3389), None));
     }
 
     #[test]

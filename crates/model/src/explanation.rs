@@ -11,6 +11,7 @@ use crate::{
     breakdown::Piece,
     bytes::Bytes,
     clock_errors::ClockErrors,
+    guests::VcpuNumbers,
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     passed::Passed,
@@ -125,14 +126,9 @@ fn know(vcpus: &mut Vcpus, trace: &Trace) {
         let clock = manifest.clocks.iter().find(|clock| clock.domain == name);
         clock.map_or(i64::MAX, |clock| i64::try_from(clock.error_ns).unwrap_or(i64::MAX))
     };
+    vcpus.number(VcpuNumbers::of(trace));
     for guest in &manifest.domains {
         let Some(vm) = &guest.vm else { continue };
-        // Xen calls vCPUs by the numbers that their kernels have for them.
-        if guest.xen.is_none() {
-            guest.processors.iter().for_each(|processor| {
-                vcpus.name(guest.number, processor.apic_id, processor.cpu);
-            });
-        }
         vcpus.clocks_err(guest.number, error(&guest.name).saturating_add(error(&vm.host)));
     }
 }

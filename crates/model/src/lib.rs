@@ -11,7 +11,7 @@
 //! for a whole trace with the [`objects`] (`group` what is like others), [`parts`] adds up, [`delay`] what kept them, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once ([`mod@mean`] divides), [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
-//! [`census`] is what there is to ask for, [`recorded`] which groups of events were recorded, [`RecorderUse`] what that took, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` is what an interrupt is for), [`mod@blame`] who kept whom waiting, and [`comparison`] holds two traces
+//! [`census`] is what there is to ask for, [`recorded`] which groups of events were recorded, [`RecorderUse`] what that took, [`usage`] what each object did in a whole trace ([`VcpuStates`]: how vCPUs' time is divided), which `accounting` counts (`interrupt` is what an interrupt is for), [`mod@blame`] who kept whom waiting, and [`comparison`] holds two traces
 //! side by side; [`contrast`] holds slow transactions beside fast ones, and those of one trace beside another's.
 
 mod accounting;
@@ -64,6 +64,7 @@ mod unasked;
 mod unused;
 pub mod usage;
 pub mod vcpu;
+mod vcpu_states;
 pub mod wait;
 
 pub use between::Between;
@@ -73,7 +74,7 @@ pub use bytes::Bytes;
 pub use census::Census;
 pub use comparison::Comparison;
 pub use contrast::Contrast;
-pub use default_spec::{DefaultSpec, all_transactions};
+pub use default_spec::{DefaultSpec, all_transactions, is_of_terminals};
 pub use delay::{Delay, Offender};
 pub use exit::ExitReason;
 pub use explanation::{Explained, Outcome, Step, explain};
@@ -91,4 +92,5 @@ pub use tally::Tally;
 pub use unused::Unused;
 pub use usage::{Usage, UsageKind, UsageObject};
 pub use vcpu::Guest;
+pub use vcpu_states::VcpuStates;
 pub use xweave_replay::{CpuId, Loss, LossOfCpu, LossOfDomain, ThreadId};

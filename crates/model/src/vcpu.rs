@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use xweave_replay::{ByCpu, CpuId, ThreadId};
 use xweave_trace::{TimeSpan, event::Event};
 
-use crate::exit::ExitReason;
+use crate::{exit::ExitReason, guests::VcpuNumbers};
 
 /// A guest of the trace: which process of which domain runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,10 +156,7 @@ const COARSE: i64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Vcpus {
     guests: Vec<Guest>,
-    /// Of guests that tell their processors' APIC IDs, which are their vCPUs' numbers: the logical CPUs.
-    processors: FxHashMap<CpuId, u32>,
-    /// Which guests these are.
-    named: FxHashSet<u8>,
+    numbers: VcpuNumbers,
     /// How far guests' clocks may be off, and what has been seen of those.
     checks: FxHashMap<u8, Check>,
     /// By the guest's processor.
@@ -190,24 +187,14 @@ impl Vcpus {
         Self { guests, ..Self::default() }
     }
 
-    /// Logical CPU `cpu` of a guest is the vCPU of that number.
-    pub(crate) fn name(&mut self, guest: u8, number: u32, cpu: u32) {
-        self.processors.insert(CpuId { domain: guest, cpu: number }, cpu);
-        self.named.insert(guest);
+    /// Guests' vCPUs have these numbers.
+    pub(crate) fn number(&mut self, numbers: VcpuNumbers) {
+        self.numbers = numbers;
     }
 
     /// Times of a guest and its host may be so far apart.
     pub(crate) fn clocks_err(&mut self, guest: u8, error_ns: i64) {
         self.checks.entry(guest).or_default().error_ns = error_ns;
-    }
-
-    /// Which vCPU has this number. Without APIC IDs they have those of the logical CPUs, on x86 mostly.
-    fn cpu(&self, guest: u8, number: u64) -> Option<CpuId> {
-        let id = CpuId { domain: guest, cpu: u32::try_from(number).ok()? };
-        if !self.named.contains(&guest) {
-            return Some(id);
-        }
-        self.processors.get(&id).map(|cpu| CpuId { domain: guest, cpu: *cpu })
     }
 
     /// Something happened on a processor.
@@ -346,7 +333,7 @@ impl Vcpus {
             Some(cpu) => *cpu,
             None => {
                 let Some(guest) = self.guest(thread.domain, process) else { return };
-                let Some(cpu) = self.cpu(guest, event.object) else { return };
+                let Some(cpu) = self.numbers.cpu(guest, event.object) else { return };
                 self.of.insert(thread, cpu);
                 cpu
             }

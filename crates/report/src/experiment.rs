@@ -12,6 +12,7 @@ use xweave_vary::experiment::{
 use crate::{
     View,
     folded::{self, Column},
+    next,
     number::{count, counted, percent, span},
     table,
     words::causes,
@@ -180,7 +181,7 @@ fn figures(evaluation: &Evaluation, effect: &Effect, view: View) -> String {
         let interval = format!("{} … {}", cpus_of(difference.low), cpus_of(difference.high));
         [format!("{first:.2}"), format!("{other:.2}"), cpus_of(difference.estimate), interval]
     };
-    let transaction = &evaluation.experiment.transaction;
+    let transaction = &evaluation.chosen.spec;
     let mut rows = vec![
         (format!("{transaction}, p99"), &effect.p99, ns(&effect.p99)),
         (format!("{transaction}, p50"), &effect.p50, ns(&effect.p50)),
@@ -244,7 +245,7 @@ fn read_back(evaluation: &Evaluation) -> Vec<(String, String)> {
 
 /// What is to be known besides.
 fn notes(evaluation: &Evaluation, dir: &str) -> Vec<String> {
-    let experiment = &evaluation.experiment;
+    let (experiment, spec) = (&evaluation.experiment, evaluation.chosen.spec.to_string());
     let measured = || evaluation.blocks.iter().filter_map(|looked| looked.measured.as_ref().ok());
     let mut notes = Vec::new();
     for looked in &evaluation.blocks {
@@ -266,12 +267,13 @@ fn notes(evaluation: &Evaluation, dir: &str) -> Vec<String> {
         "{} of the kind {} in {} of {}, in an order drawn with --seed {}. One of them: xweave explain {dir}/block-1 \
          --transaction {}",
         count(transactions),
-        experiment.transaction,
+        spec,
         counted(measured().count() as u64, "block", "blocks"),
         counted(u64::from(experiment.rounds), "round", "rounds"),
         experiment.seed,
-        argument(&experiment.transaction),
+        argument(&spec),
     ));
+    notes.extend(next::other_services(&evaluation.chosen));
     notes
 }
 

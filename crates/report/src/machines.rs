@@ -369,26 +369,25 @@ impl<'a> Domain<'a> {
 
     /// What the vCPUs of a guest did, and for what they exited.
     fn guest(&self, guest: &ObjectGroup) -> Vec<String> {
-        let of_it = |kind, of: fn(&Figures) -> u64| {
-            let mut all = self.all(kind, of);
-            all.retain(|(object, _)| object.group() == Some(guest));
-            all
+        let states = self.usage.vcpu_states(self.domain, guest);
+        let waited = match states.waited_ns {
+            0 => String::new(),
+            ns => format!(", {} waiting for a CPU", number::span(ns)),
         };
-        let vcpus = of_it(UsageKind::Vcpu, |of| of.count);
-        let mut all = Figures::default();
-        vcpus.iter().for_each(|(_, of)| all.add(of));
         let did = format!(
-            "{}: {} in the guest, {} halted; {}",
-            number::counted(vcpus.len() as u64, "vCPU", "vCPUs"),
-            number::span(all.time_ns),
-            number::span(all.wait_ns),
-            number::counted(all.count, "exit", "exits"),
+            "{}: {} in the guest, {} halted{waited}; {}",
+            number::counted(states.vcpus, "vCPU", "vCPUs"),
+            number::span(states.inside_ns),
+            number::span(states.halted_ns),
+            number::counted(states.exits, "exit", "exits"),
         );
         let reason = |object: &UsageObject| match object {
             UsageObject::Exits { reason, .. } => reason.to_string(),
             _ => String::new(),
         };
-        let why = named(&of_it(UsageKind::Exit, |of| of.time_ns), reason);
+        let mut exits = self.all(UsageKind::Exit, |of| of.time_ns);
+        exits.retain(|(object, _)| object.group() == Some(guest));
+        let why = named(&exits, reason);
         if why.is_empty() { vec![did] } else { vec![format!("{did}: {}", why.join(", "))] }
     }
 

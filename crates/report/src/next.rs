@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use xweave_model::{DefaultSpec, Spec};
+use xweave_model::{DefaultSpec, Spec, is_of_terminals};
 use xweave_text::argument;
 use xweave_trace::Trace;
 
@@ -87,8 +87,9 @@ pub fn other_services(of: &DefaultSpec) -> Option<String> {
         more => format!(", and {more} more"),
     };
     let counted = if of.whole { "" } else { ", counted in the first four million events" };
+    let apart = if others.iter().any(|(spec, _)| is_of_terminals(spec)) { " (terminals apart)" } else { "" };
     Some(format!(
-        "Only {} is shown, the service with the most requests{counted}. Others, by --transaction: {}{more}",
+        "Only {} is shown, the service with the most requests{apart}{counted}. Others, by --transaction: {}{more}",
         of.spec,
         named.join(", ")
     ))

@@ -1,10 +1,12 @@
 //! Which requests of a trace are looked at where none are asked for.
 
+use std::cmp::Reverse;
+
 use xweave_flow::{
     Flows,
     exchange::{self, Service},
 };
-use xweave_model::{DefaultSpec, Spec};
+use xweave_model::{DefaultSpec, Spec, is_of_terminals};
 use xweave_trace::Trace;
 
 /// Those that [`DefaultSpec::choose`] gives; of flows the requests that these tell of, of the service that was asked most
@@ -31,6 +33,7 @@ pub fn usual_among(
             None => requests.push((spec, of.complete)),
         }
     }
+    requests.sort_by_key(|(spec, count)| (is_of_terminals(spec), Reverse(*count)));
     let mut requests = requests.into_iter();
     match requests.next().filter(|(_, count)| *count >= least) {
         Some((spec, _)) => Some(DefaultSpec { others: requests.collect(), ..spec.into() }),

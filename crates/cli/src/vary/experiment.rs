@@ -143,7 +143,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
     printer.end();
     experiment?;
     drop(redirected);
-    Err(exec_evaluation(&output, &transaction, json))
+    Err(exec_evaluation(&output, transaction.as_ref(), json))
 }
 
 /// Prints the settings that an experiment could change.
@@ -160,9 +160,12 @@ fn list_knobs(domains: &[DomainSpec], require: bool, json: bool) -> Result<ExitC
 }
 
 /// Replaces this process by one that evaluates the experiment, which is confined to reading. Returns only if that fails.
-fn exec_evaluation(output: &Path, transaction: &str, json: bool) -> Failure {
+fn exec_evaluation(output: &Path, transaction: Option<&Spec>, json: bool) -> Failure {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("vary").arg(output).args(["--transaction", transaction]);
+    command.arg("vary").arg(output);
+    if let Some(spec) = transaction {
+        command.args(["--transaction", &spec.to_string()]);
+    }
     let error = command.args(json.then_some("--json")).exec();
     Failure::Failed(format!("xweave cannot be started again to look at the blocks: {error}"))
 }

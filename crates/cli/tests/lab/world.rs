@@ -12,6 +12,8 @@ use std::{
 };
 
 use serde_json::Value;
+use xweave_model::Usage;
+use xweave_trace::Trace;
 
 /// Tests share one world, and take turns: how many CPUs its guests have, once that is known.
 static TURN: Mutex<Cell<Option<u8>>> = Mutex::new(Cell::new(None));
@@ -156,8 +158,14 @@ impl World {
         assert!(status.success(), "pull {from}");
     }
 
-    /// Keeps a trace that was pulled for the tests of the page, where scripts/test names a folder for these.
+    /// Checks that in a trace that was pulled no vCPU was in two states at a time, and keeps it for the tests of the page, where
+    /// scripts/test names a folder for these.
     pub fn keep(&self, trace: &Path, name: &str) {
+        let usage = Usage::of(&Trace::open(trace).unwrap());
+        for (domain, of) in usage.vms() {
+            let (states, span) = (usage.vcpu_states(domain, of), usage.spans[domain]);
+            assert!(states.total_ns() <= states.vcpus * span, "{of:?}: {states:?} in {span}");
+        }
         if let Some(folder) = env::var_os("XWEAVE_TRACES") {
             // The page may be tested meanwhile: it sees whole traces only.
             let kept = Path::new(&folder).join(format!("{name}-{}", self.name));

@@ -1,7 +1,7 @@
 //! What `xweave vary` says of a command line, and of an experiment's blocks.
 use std::{fs, path::Path, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use xweave_guard::private::Dir;
 use xweave_synthetic::scene::{Evidence, Mechanism, World};
 use xweave_trace::{
@@ -82,7 +82,7 @@ fn the_help_names_every_knob_and_why_there_is_none_of_vhost() {
 const MS: i64 = 1_000_000;
 
 /// A block of 120 requests that take so long, two of them longer; a vCPU of process 42 halts for each, and sleeps in all but
-/// so many of ten.
+/// so many of ten. Beside each fourth, a request to port 22 takes a hundred times as long as one that it begins with.
 fn block(folder: &Path, number: u32, ns: i64, slow_ns: i64, awake: i64) {
     let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
     let vm = Some(DomainVm { host: "host".into(), pid: 42, cid: None });
@@ -111,6 +111,17 @@ fn block(folder: &Path, number: u32, ns: i64, slow_ns: i64, awake: i64) {
         ] {
             writer.event(event).unwrap();
         }
+        if nth % 4 == 0 {
+            let shell = Connection(8 << 32 | 40_001 << 16 | 22);
+            for event in [
+                message(Kind::Send, 1, begin + took + 1, shell),
+                message(Kind::Receive, 2, begin + took + 2, shell.peer()),
+                message(Kind::Send, 2, begin + 9 * MS, shell.peer()),
+                message(Kind::Receive, 1, begin + 9 * MS + 1, shell),
+            ] {
+                writer.event(event).unwrap();
+            }
+        }
     }
     writer.finish().unwrap();
 }
@@ -123,7 +134,7 @@ fn experiment(folder: &Path, change: impl FnOnce(&mut Experiment)) {
         knobs: vec![held.clone()],
         settings: vec![setting("0"), setting("200000")],
         vms: vec![Vm { host: "host".into(), name: "web".into(), pid: 42 }],
-        ..Experiment::new("request:80".into(), vec!["./load.sh".into()], 7, 6)
+        ..Experiment::new(Some("request:80".into()), vec!["./load.sh".into()], 7, 6)
     };
     for (round, settings) in (1..).zip(order(2, 6, 7)) {
         for setting in settings {
@@ -139,6 +150,26 @@ fn experiment(folder: &Path, change: impl FnOnce(&mut Experiment)) {
     }
     change(&mut experiment);
     experiment.store(&Dir::create(folder).unwrap()).unwrap();
+}
+
+#[test]
+fn without_a_kind_the_service_with_the_most_requests_is_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    experiment(folder.path(), |of| of.transaction = None);
+    let (status, printed, said) = vary(folder.path(), &["."]);
+    assert_eq!((status, said.as_str()), (Some(0), ""));
+    assert!(printed.contains("p50 −20 % (−20 … −20 %)"), "{printed}");
+    let one_line = printed.replace('\n', " ");
+    assert!(one_line.contains("1 440 of the kind request:80 in 12 blocks of 6 rounds"), "{printed}");
+    assert!(one_line.contains("Others, by --transaction: request:22 (30)"), "{printed}");
+    let (_, printed, _) = vary(folder.path(), &[".", "--json"]);
+    let document: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(document["transaction"], "request:80");
+    assert_eq!(document["other_services"], json!([{ "transaction": "request:22", "requests": 30 }]));
+    let (_, printed, _) = vary(folder.path(), &[".", "--transaction", "request", "--json"]);
+    let document: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(document["blocks"][0]["transactions"], 150);
+    assert!(document.get("other_services").is_none());
 }
 
 #[test]

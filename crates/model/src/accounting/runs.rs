@@ -35,6 +35,13 @@ impl Runs {
         known.chain(first.map(|(from, ..)| (None, from.abs_diff(since))))
     }
 
+    /// Who ran between these times, as far as that is remembered, the last first: from when to when.
+    pub(crate) fn within(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, usize)> + '_ {
+        let last = self.0.iter().rev().skip_while(move |(begin, ..)| *begin >= to);
+        let within = last.take_while(move |(_, end, _)| *end > from);
+        within.map(move |(begin, end, place)| ((*begin).max(from), (*end).min(to), *place))
+    }
+
     /// Forgets them all.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
@@ -54,6 +61,8 @@ mod tests {
         runs.add(30, 30, 3);
         assert_eq!(Vec::from_iter(runs.since(12)), [(Some(2), 10), (Some(1), 3)]);
         assert_eq!(Vec::from_iter(runs.since(25)), [(Some(2), 5)]);
+        assert_eq!(Vec::from_iter(runs.within(5, 25)), [(20, 25, 2), (5, 15, 1)]);
+        assert_eq!(runs.within(15, 20).count(), 0);
         for at in 0..2_000 {
             runs.add(30 + at, 31 + at, 4 + usize::from(at % 2 == 0));
         }

@@ -270,6 +270,48 @@ fn what_a_halted_vcpu_waits_for_a_cpu_is_not_halted() {
     assert!(all <= 4_995 && all + 5 * 20 >= 4_995, "{all} of 4995");
 }
 
+/// What waits for a vCPU that runs the recorder's agent in its guest waits for the recorder: whether that vCPU has left its CPU
+/// or not.
+#[test]
+fn who_waits_for_an_agent_in_a_guest_waits_for_the_recorder() {
+    let mut names = Names::default();
+    let [qemu, web, agent, nginx] = ["qemu-system-x86", "web", "xweave", "nginx"].map(|name| names.give(name));
+    let thread = |domain, tid, name| {
+        let kind = Kind::Thread;
+        Event { other: tid, object: tid.into(), name, ..Event::new(kind, domain, 0, 0, 0) }
+    };
+    let inside = |time, from, to| {
+        let code = State::Runnable.code();
+        Event { other: to, code, ..Event::new(Kind::Switch, 2, time, 0, from) }
+    };
+    let events = [
+        thread(1, 70, qemu),
+        thread(1, 80, web),
+        thread(2, 9, agent),
+        thread(2, 10, nginx),
+        switch(1, 0, State::Runnable, 70),
+        at(Kind::VmEnter, 2, 0, 70),
+        inside(3, 0, 10),
+        Event { other: 80, ..Event::new(Kind::Switch, 1, 4, 1, 0) },
+        Event { code: State::Sleeping.code(), ..Event::new(Kind::Switch, 1, 5, 1, 80) },
+        Event { other: 80, object: 1, ..at(Kind::Wake, 10, 1, 0) },
+        inside(20, 10, 9),
+        inside(50, 9, 10),
+        switch(60, 70, State::Runnable, 80),
+        switch(61, 80, State::Sleeping, 70),
+        inside(70, 10, 9),
+        Event { other: 80, object: 1, ..at(Kind::Wake, 100, 1, 0) },
+        // It goes to another CPU while the agent still runs.
+        Event { other: 80, position: 0, object: 1, ..at(Kind::Migrate, 140, 1, 0) },
+        Event { other: 80, ..Event::new(Kind::Switch, 1, 140, 1, 0) },
+    ];
+    let usage = accounting(events, &names);
+    let waited = usage.waited.iter().filter(|of| of.who == threads("web"));
+    let waited: Vec<_> = waited.map(|of| (of.by.clone(), of.ns)).collect();
+    assert_eq!(waited, [(ObjectGroup::Recorder, 30 + 40), (vcpus(), 10 + 10)]);
+    assert_eq!(of(&usage, process("web")).wait_ns, 50 + 40);
+}
+
 /// Xen counts how long a vCPU was blocked, and not what it did for it before.
 #[test]
 fn what_xen_did_before_a_vcpu_was_blocked_is_its_exit() {

@@ -56,7 +56,10 @@ impl BackwardWalk<'_> {
                     WhyReady::Had(had)
                 }
             };
-            why.push((stretch.from, stretch.to, reason));
+            match reason {
+                WhyReady::Had(had) => self.push_who_had(&mut why, had, stretch.from, stretch.to),
+                reason => why.push((stretch.from, stretch.to, reason)),
+            }
             at = stretch.to;
         }
         if at < to {
@@ -71,10 +74,31 @@ impl BackwardWalk<'_> {
         why
     }
 
-    /// Whether two threads of a domain are known to be of one process.
+    /// Adds who had a processor: a thread, but while this is a vCPU that ran the recorder in its guest, the recorder.
+    fn push_who_had(&self, why: &mut Vec<(i64, i64, WhyReady)>, had: ThreadId, from: i64, to: i64) {
+        let machine = self.machine;
+        let mut at = from;
+        if let Some(vcpu) = machine.vcpus.which(had) {
+            for stretch in machine.cpu(vcpu).into_iter().flat_map(|cpu| cpu.threads(from, to)) {
+                let inside = ThreadId { domain: vcpu.domain, tid: stretch.tid };
+                if machine.recorders.have(vcpu.domain, || machine.threads().process(inside)) {
+                    if at < stretch.from {
+                        why.push((at, stretch.from, WhyReady::Had(had)));
+                    }
+                    why.push((stretch.from, stretch.to, WhyReady::Had(inside)));
+                    at = stretch.to;
+                }
+            }
+        }
+        if at < to {
+            why.push((at, to, WhyReady::Had(had)));
+        }
+    }
+
+    /// Whether two threads are known to be of one process.
     fn is_of_process(&self, one: ThreadId, other: ThreadId) -> bool {
         let process = self.machine.threads().process(one);
-        process != 0 && process == self.machine.threads().process(other)
+        one.domain == other.domain && process != 0 && process == self.machine.threads().process(other)
     }
 
     pub(super) fn ready(&mut self, id: ThreadId, cpu: Option<u32>, since: Since, from: i64, to: i64) {

@@ -3,7 +3,7 @@
 use xweave_model::{Cause, Guest, Machine, Outcome, Spec, ThreadId, TimeState, breakdown, explain, objects};
 use xweave_trace::{
     Clock, Domain, DomainVm, Exit, Manifest, Processor, TimeSpan, Trace, Writer,
-    event::{Event, Kind, State},
+    event::{Event, Kind, Name, State},
 };
 
 use crate::notation;
@@ -57,6 +57,56 @@ fn explained(processors: Vec<Processor>, error_ns: u64) -> (Outcome, Vec<(String
 
 fn processors(ids: &[(u32, u32)]) -> Vec<Processor> {
     ids.iter().map(|&(cpu, apic_id)| Processor { cpu, apic_id }).collect()
+}
+
+/// A thread of the host waits for a CPU that a vCPU has: first for a server in the guest, then for the agent that records it.
+#[test]
+fn who_waits_for_a_vcpu_that_runs_an_agent_waits_for_the_recorder() {
+    let dir = tempfile::tempdir().unwrap();
+    let vm = Some(DomainVm { host: "host".into(), pid: 50, cid: None });
+    let host = Domain { name: "host".into(), number: 1, ..Domain::default() };
+    let guest = Domain { name: "vm1".into(), number: 2, vm, recorders: vec![9], ..Domain::default() };
+    let manifest = Manifest { domains: vec![host, guest], ..Manifest::default() };
+    let mut writer = Writer::create(dir.path(), manifest).unwrap();
+    let [begin, end, agent, server] = ["begin", "end", "xweave", "nginx"].map(|name| writer.name(name));
+    let thread = |domain, tid: u32, process: u64, name| {
+        Event { other: tid, object: process, name, ..Event::new(Kind::Thread, domain, 0, 0, 0) }
+    };
+    let switch = |domain, time, from, state: State, to| {
+        let code = state.code();
+        Event { other: to, code, ..Event::new(Kind::Switch, domain, time, 0, from) }
+    };
+    let (ready, asleep) = (State::Runnable, State::Sleeping);
+    for event in [
+        thread(1, 54, 50, Name::default()),
+        thread(1, 8, 8, server),
+        thread(2, 9, 9, agent),
+        thread(2, 10, 10, server),
+        switch(1, 10, 0, ready, 8),
+        Event { name: begin, ..Event::new(Kind::Other, 1, 100, 0, 8) },
+        switch(1, 100, 8, ready, 54),
+        Event::new(Kind::VmEnter, 1, 101, 0, 54),
+        switch(2, 102, 0, ready, 10),
+        switch(2, 300, 10, ready, 9),
+        switch(2, 900, 9, asleep, 10),
+        Event::new(Kind::VmExit, 1, 1_000, 0, 54),
+        switch(1, 1_100, 54, ready, 8),
+        Event { name: end, ..Event::new(Kind::Other, 1, 1_200, 0, 8) },
+    ] {
+        writer.event(event).unwrap();
+    }
+    writer.finish().unwrap();
+    let trace = Trace::open(dir.path()).unwrap();
+    let mut steps = Vec::new();
+    explain(&trace, &"between:begin..end".parse::<Spec>().unwrap(), &mut |found, objects| {
+        let reason = |cause| format!("{:?}", objects.reason(cause));
+        steps.extend(found.steps.iter().map(|step| (step.to - step.from, step.cause.map(reason))));
+    });
+    let vcpus = Some(r#"Had(Vcpus { guest: "vm1" })"#.to_owned());
+    assert_eq!(
+        steps,
+        [(200, vcpus.clone()), (600, Some("Had(Recorder)".to_owned())), (200, vcpus), (100, None)]
+    );
 }
 
 #[test]

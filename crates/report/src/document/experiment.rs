@@ -15,6 +15,7 @@ use xweave_vary::experiment::{
 };
 use xweave_wire::knob;
 
+use super::parts::build_other_services;
 use crate::words::causes;
 
 /// Writes the document of an experiment.
@@ -49,7 +50,8 @@ fn build_state<'a>((domain, state): (&'a DomainKnobs, &'a knob::State)) -> KnobS
 fn build(evaluation: &Evaluation) -> Experiment<'_> {
     let of = &evaluation.experiment;
     Experiment {
-        transaction: &of.transaction,
+        transaction: evaluation.chosen.spec.to_string(),
+        other_services: build_other_services(&evaluation.chosen),
         command: &of.command,
         seed: of.seed,
         rounds: of.rounds,

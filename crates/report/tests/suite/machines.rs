@@ -70,8 +70,8 @@ host: 2 CPUs, 73 % busy
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
   waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %
   waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, 10 % by nobody
-  web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
-  vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted; 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
+  web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted, 100.00 ms waiting for a CPU; 77 exits
+  vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted, 1.200 s waiting for a CPU; 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
   disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written, 3.0 MiB/s; on average 500.0 µs in the queue and 9.00 ms in the device:
                  qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB written; bash 1.0 MiB read
   serves         :80 (40 messages, 8.8 KiB, 4.4 KiB/s)
@@ -104,9 +104,11 @@ host: 2 CPUs, 73 % busy
                  itself 12 %
   waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, 10 % by
                  nobody
-  web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
-  vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted;
-                 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
+  web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted, 100.00 ms
+                 waiting for a CPU; 77 exits
+  vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted, 1.200 s
+                 waiting for a CPU; 1 512 exits: io 60.00 ms (1 400 ×), hlt
+                 10.00 ms (112 ×)
   disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written,
                  3.0 MiB/s; on average 500.0 µs in the queue and 9.00 ms in
                  the device: qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB

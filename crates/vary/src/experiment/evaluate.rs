@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use xweave_model::Delay;
+use xweave_model::{DefaultSpec, Delay};
 use xweave_wire::knob::{Knob, Pinning, ranges};
 
 use super::{
@@ -35,6 +35,8 @@ pub struct Looked {
 pub struct Evaluation {
     /// The experiment.
     pub experiment: Experiment,
+    /// The transactions that were looked at.
+    pub chosen: DefaultSpec,
     /// Its blocks, in the order in which they were recorded.
     pub blocks: Vec<Looked>,
     /// Of each setting but the first: what it changed.
@@ -101,9 +103,10 @@ pub const ON_CPUS: &str = "entries on the CPUs that were set";
 /// Exits for halts in a second.
 pub const HALTS: &str = "halts a second";
 
-/// Compares the settings of an experiment by what its blocks have shown.
+/// Compares the settings of an experiment by what its blocks have shown of these transactions.
 pub fn evaluate(
     experiment: Experiment,
+    chosen: DefaultSpec,
     mut look: impl FnMut(&Block) -> Result<Measured, String>,
 ) -> Evaluation {
     let look = |block: &Block| {
@@ -117,7 +120,7 @@ pub fn evaluate(
     let effects = (1..experiment.settings.len())
         .filter_map(|setting| Effect::of(setting, &pairs(&blocks, setting), &experiment))
         .collect();
-    Evaluation { experiment, blocks, effects }
+    Evaluation { experiment, chosen, blocks, effects }
 }
 
 /// Two blocks of one round: under the first setting, and under another.

@@ -43,7 +43,7 @@ pub struct Request {
     pub buffer: u32,
     /// Run agents in the background (SCHED_IDLE).
     pub background: bool,
-    /// Transactions to measure; `None`: all requests.
+    /// Transactions to measure; `None`: those that the blocks' traces have are chosen.
     pub transaction: Option<Spec>,
     /// The folder to create.
     pub output: PathBuf,
@@ -61,7 +61,6 @@ pub fn prepare(request: Request, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
     check(&request.output)?;
     let knobs = xweave_record::knobs(&request.domains, Required::all_if(request.require_all), progress)?;
     let plan = Plan::of(&request.tries, &knobs)?;
-    let transaction = request.transaction.clone().unwrap_or(Spec::Request(None, None));
     Ok(Options {
         record: record_options(&request),
         plan,
@@ -71,7 +70,7 @@ pub fn prepare(request: Request, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
         settle: request.settle,
         rounds: request.rounds,
         seed: request.seed.unwrap_or_else(|| RandomState::new().hash_one(0) % SEEDS),
-        transaction: transaction.to_string(),
+        transaction: request.transaction,
         output: request.output,
     })
 }

@@ -49,7 +49,7 @@ mod tests {
             vm: vm.map(str::to_owned),
             now: "200000".to_owned(),
         };
-        Experiment { knobs: vec![held], ..Experiment::new("request".to_owned(), Vec::new(), 7, 6) }
+        Experiment { knobs: vec![held], ..Experiment::new(None, Vec::new(), 7, 6) }
     }
 
     fn domain(name: &str, value: &str) -> DomainKnobs {

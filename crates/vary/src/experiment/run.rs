@@ -6,6 +6,7 @@ use std::{
 };
 
 use xweave_guard::private::Dir;
+use xweave_model::Spec;
 use xweave_record::{DomainKnobs, LeftOut, Outcome, Phase, Required, Settings, Until};
 use xweave_wire::knob;
 
@@ -34,8 +35,8 @@ pub struct Options {
     pub rounds: u32,
     /// From which the order of the blocks is drawn.
     pub seed: u64,
-    /// Which transactions are to be looked at.
-    pub transaction: String,
+    /// Which transactions are to be looked at; none if those that the traces have are to be chosen.
+    pub transaction: Option<Spec>,
     /// The folder to make.
     pub output: PathBuf,
 }
@@ -144,7 +145,7 @@ fn run_by(
         knobs: plan.knobs.clone(),
         settings: plan.settings.clone(),
         vms: domains.iter().flat_map(vms).collect(),
-        ..Experiment::new(transaction, command.clone(), seed, rounds)
+        ..Experiment::new(transaction.map(|spec| spec.to_string()), command.clone(), seed, rounds)
     };
     experiment.store(&dir)?;
     let order = order(plan.settings.len(), rounds as usize, seed);
@@ -299,7 +300,7 @@ mod tests {
             settle: Duration::ZERO,
             rounds: 2,
             seed: 7,
-            transaction: "request".to_owned(),
+            transaction: None,
             output: output.to_owned(),
         }
     }

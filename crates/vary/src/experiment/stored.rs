@@ -32,8 +32,9 @@ const TEXT: usize = 1024;
 pub struct Experiment {
     /// Of this file.
     pub schema: u32,
-    /// Which transactions were asked for.
-    pub transaction: String,
+    /// Which transactions were asked for; none if those that traces have are to be chosen.
+    #[serde(default)]
+    pub transaction: Option<String>,
     /// The load.
     pub command: Vec<String>,
     /// From which the order of the blocks was drawn.
@@ -171,7 +172,7 @@ pub enum StoreError {
 
 impl Experiment {
     /// One of nothing yet.
-    pub fn new(transaction: String, command: Vec<String>, seed: u64, rounds: u32) -> Self {
+    pub fn new(transaction: Option<String>, command: Vec<String>, seed: u64, rounds: u32) -> Self {
         Self {
             schema: SCHEMA,
             transaction,
@@ -236,8 +237,8 @@ impl Experiment {
             }
         }
         let bound = |text: &mut String, most: usize| *text = printable_bytes(text.as_bytes(), most);
-        bound(&mut self.transaction, TEXT);
-        self.command.iter_mut().chain(&mut self.ended).for_each(|text| bound(text, TEXT));
+        let texts = self.command.iter_mut().chain(&mut self.ended).chain(&mut self.transaction);
+        texts.for_each(|text| bound(text, TEXT));
         self.blocks.iter_mut().filter_map(|block| block.failed.as_mut()).for_each(|why| bound(why, TEXT));
         let of_blocks = self.blocks.iter_mut().flat_map(|block| &mut block.read);
         for held in self.knobs.iter_mut().chain(of_blocks) {
@@ -272,7 +273,7 @@ mod tests {
             knobs: vec![held("200000")],
             settings: vec![Setting { values: vec![None] }, Setting { values: vec![Some("0".to_owned())] }],
             blocks: vec![block(1, 1), block(2, 0)],
-            ..Experiment::new("request".to_owned(), vec!["./load.sh".to_owned()], 7, 6)
+            ..Experiment::new(None, vec!["./load.sh".to_owned()], 7, 6)
         }
     }
 

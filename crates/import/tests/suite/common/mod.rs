@@ -12,6 +12,7 @@ use std::{
 
 use tempfile::TempDir;
 use xweave_import::{Error, Options, Outcome};
+use xweave_model::Usage;
 use xweave_trace::Trace;
 
 /// A recorded file's content.
@@ -54,6 +55,16 @@ impl Scratch {
 
     pub fn import(&self, files: &[PathBuf]) -> (Outcome, Trace) {
         let outcome = self.try_import(files).unwrap();
-        (outcome, Trace::open(&self.dir()).unwrap())
+        let trace = Trace::open(&self.dir()).unwrap();
+        check_vcpus(&Usage::of(&trace));
+        (outcome, trace)
+    }
+}
+
+/// Checks that no vCPU was in two states at a time, in whatever trace.
+fn check_vcpus(usage: &Usage) {
+    for (domain, of) in usage.vms() {
+        let (states, span) = (usage.vcpu_states(domain, of), usage.spans[domain]);
+        assert!(states.total_ns() <= states.vcpus * span, "{of:?}: {states:?} in {span}");
     }
 }

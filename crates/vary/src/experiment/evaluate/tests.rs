@@ -1,4 +1,4 @@
-use xweave_model::{DomainRef, TimeState, delay::DelayKind};
+use xweave_model::{DomainRef, Spec, TimeState, delay::DelayKind};
 
 use super::{
     super::stored::{Setting, Vm},
@@ -18,7 +18,7 @@ fn experiment(knob: Knob, values: [Option<&str>; 2]) -> Experiment {
         knobs: vec![held],
         settings: values.map(setting).to_vec(),
         vms: vec![Vm { host: "host".to_owned(), name: "web".to_owned(), pid: 42 }],
-        ..Experiment::new("request".to_owned(), Vec::new(), 1, 6)
+        ..Experiment::new(None, Vec::new(), 1, 6)
     }
 }
 
@@ -33,7 +33,7 @@ fn evaluated(
             experiment.blocks.push(Block { number, round, setting, failed: None, read: Vec::new() });
         }
     }
-    evaluate(experiment, |block| measured(block.round - 1, block.setting))
+    evaluate(experiment, Spec::Request(None, None).into(), |block| measured(block.round - 1, block.setting))
 }
 
 /// What drifts by a tenth from round to round.
