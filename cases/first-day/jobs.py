@@ -2,7 +2,7 @@
 import dataclasses
 
 RECORD = 'xweave record --events sched,block,net,vm'
-SECONDS = 24
+SECONDS = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Job:
 
 
 # Takes CPUs; processes of that name, as a newcomer sees them in top.
-GZIP = ('gzip </dev/zero >/dev/null & one=$!; gzip </dev/zero >/dev/null & two=$!; gzip </dev/zero >/dev/null & three=$!; '
-        'trap "kill $one $two $three; exit" TERM; wait')
+GZIP = ('all=; for _ in 1 2 3 4 5; do gzip </dev/zero >/dev/null & all="$all $!"; done; '
+        'trap "kill $all; exit" TERM; wait')
 
 JOBS = (
     Job('yesterday', 'why do requests to vm1 take that long, on a good day',

@@ -13,12 +13,13 @@ use crate::{
     by_domain::ByDomain,
     disk::{DiskId, DiskNames, Disks},
     group::{ObjectGroup, Recorders, ThreadFacts, service},
-    guests::{Guests, VcpuNumbers},
+    guests::Guests,
     interrupt::Interrupt,
     lock::Waits,
     recorded::Seen,
     usage::{Figures, Key, Usage, UsageObject},
     vcpu::Guest,
+    vcpu_numbers::VcpuNumbers,
 };
 
 mod cpu;
@@ -405,7 +406,8 @@ impl Accounting {
         let inside = running.map_or_else(Vec::new, |(tid, since)| {
             self.recorder_inside(ThreadId { domain: id.domain, tid }, since, now)
         });
-        let inside: Vec<_> = inside.into_iter().map(|(begin, end, by)| (Some(by), between(begin, end))).collect();
+        let inside: Vec<_> =
+            inside.into_iter().map(|(begin, end, by)| (Some(by), between(begin, end))).collect();
         let running = running.map(|(tid, since)| {
             let by = self.group(ThreadId { domain: id.domain, tid }, names);
             (Some(by), inside.iter().fold(between(since, now), |left, (_, ns)| left.saturating_sub(*ns)))

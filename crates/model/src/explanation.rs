@@ -11,7 +11,6 @@ use crate::{
     breakdown::Piece,
     bytes::Bytes,
     clock_errors::ClockErrors,
-    guests::VcpuNumbers,
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     passed::Passed,
@@ -24,6 +23,7 @@ use crate::{
     transaction::{Finder, Transaction},
     unused::Unused,
     vcpu::{Check, Vcpus},
+    vcpu_numbers::VcpuNumbers,
 };
 
 /// Events after which what is over is forgotten; more, where more is remembered.

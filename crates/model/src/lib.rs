@@ -64,6 +64,7 @@ mod unasked;
 mod unused;
 pub mod usage;
 pub mod vcpu;
+mod vcpu_numbers;
 mod vcpu_states;
 pub mod wait;
 

@@ -150,8 +150,17 @@ pub struct KeptByKind {
     pub ns: u64,
     /// How many transactions it kept.
     pub transactions: u64,
+    /// By whom, in all these ways: as [`Kept::by`].
+    pub by: Vec<(Offender, u64)>,
     /// What kept them, the most first.
     pub causes: Vec<Kept>,
+}
+
+/// The most first.
+fn sorted(by: &BTreeMap<Offender, u64>) -> Vec<(Offender, u64)> {
+    let mut by: Vec<_> = by.iter().map(|(who, ns)| (who.clone(), *ns)).collect();
+    by.sort_by_key(|(_, ns)| Reverse(*ns));
+    by
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -230,16 +239,11 @@ impl Totals {
 
     /// What kept the transactions, the most first.
     pub fn causes(&self) -> Vec<Kept> {
-        let most_first = |by: &BTreeMap<Offender, u64>| {
-            let mut by: Vec<_> = by.iter().map(|(who, ns)| (who.clone(), *ns)).collect();
-            by.sort_by_key(|(_, ns)| Reverse(*ns));
-            by
-        };
         let kept = |(delay, (sum, by)): (&Delay, &(Sum, _))| Kept {
             delay: delay.clone(),
             ns: sum.ns,
             transactions: sum.transactions,
-            by: most_first(by),
+            by: sorted(by),
         };
         let mut all: Vec<Kept> = self.kept.iter().map(kept).collect();
         all.sort_by_key(|kept| Reverse(kept.ns));
@@ -249,11 +253,13 @@ impl Totals {
     /// What kept the transactions by kind, and in each what kept them: the most first.
     pub fn causes_by_kind(&self) -> Vec<KeptByKind> {
         let all = self.causes();
-        let of_kind = |(kind, sum): (&DelayKind, &Sum)| KeptByKind {
-            kind: *kind,
-            ns: sum.ns,
-            transactions: sum.transactions,
-            causes: all.iter().filter(|kept| kept.delay.kind == *kind).cloned().collect(),
+        let of_kind = |(kind, sum): (&DelayKind, &Sum)| {
+            let causes: Vec<Kept> = all.iter().filter(|kept| kept.delay.kind == *kind).cloned().collect();
+            let mut by: BTreeMap<Offender, u64> = BTreeMap::new();
+            for (who, ns) in causes.iter().flat_map(|kept| &kept.by) {
+                add_ns(by.entry(who.clone()).or_default(), *ns);
+            }
+            KeptByKind { kind: *kind, ns: sum.ns, transactions: sum.transactions, by: sorted(&by), causes }
         };
         let mut kinds: Vec<_> = self.kinds.iter().map(of_kind).collect();
         kinds.sort_by_key(|kind| Reverse(kind.ns));

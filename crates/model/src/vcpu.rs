@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use xweave_replay::{ByCpu, CpuId, ThreadId};
 use xweave_trace::{TimeSpan, event::Event};
 
-use crate::{exit::ExitReason, guests::VcpuNumbers};
+use crate::{exit::ExitReason, vcpu_numbers::VcpuNumbers};
 
 /// A guest of the trace: which process of which domain runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -29,7 +29,9 @@ pub struct VcpuStates {
 impl VcpuStates {
     /// All states together, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
-        [self.inside_ns, self.exits_ns, self.halted_ns, self.waited_ns].into_iter().fold(0, u64::saturating_add)
+        [self.inside_ns, self.exits_ns, self.halted_ns, self.waited_ns]
+            .into_iter()
+            .fold(0, u64::saturating_add)
     }
 }
 

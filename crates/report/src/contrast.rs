@@ -53,7 +53,10 @@ pub fn headline(contrast: &Contrast, sides: Sides, what: &str, view: View) -> St
         Sides::OfRuns => format!("Typical transactions ({what}) of the second run"),
     };
     let took = match contrast.difference_ns {
-        _ if !contrast.differs => format!("{who} took as long: {a} → {b}"),
+        _ if !contrast.differs => {
+            let noise = number::span(contrast.error_ns.saturating_mul(2));
+            format!("{who} took as long within ±{noise}: {a} → {b}")
+        }
         0.. => format!("{who} took {by} longer, {a} → {b}{}", named(contrast)),
         _ => format!("{who} took {by} less, {a} → {b}{}", named(contrast)),
     };

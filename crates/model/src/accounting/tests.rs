@@ -275,7 +275,8 @@ fn what_a_halted_vcpu_waits_for_a_cpu_is_not_halted() {
 #[test]
 fn who_waits_for_an_agent_in_a_guest_waits_for_the_recorder() {
     let mut names = Names::default();
-    let [qemu, web, agent, nginx] = ["qemu-system-x86", "web", "xweave", "nginx"].map(|name| names.give(name));
+    let [qemu, web, agent, nginx] =
+        ["qemu-system-x86", "web", "xweave", "nginx"].map(|name| names.give(name));
     let thread = |domain, tid, name| {
         let kind = Kind::Thread;
         Event { other: tid, object: tid.into(), name, ..Event::new(kind, domain, 0, 0, 0) }

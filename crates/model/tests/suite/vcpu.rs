@@ -69,8 +69,11 @@ fn who_waits_for_a_vcpu_that_runs_an_agent_waits_for_the_recorder() {
     let manifest = Manifest { domains: vec![host, guest], ..Manifest::default() };
     let mut writer = Writer::create(dir.path(), manifest).unwrap();
     let [begin, end, agent, server] = ["begin", "end", "xweave", "nginx"].map(|name| writer.name(name));
-    let thread = |domain, tid: u32, process: u64, name| {
-        Event { other: tid, object: process, name, ..Event::new(Kind::Thread, domain, 0, 0, 0) }
+    let thread = |domain, tid: u32, process: u64, name| Event {
+        other: tid,
+        object: process,
+        name,
+        ..Event::new(Kind::Thread, domain, 0, 0, 0)
     };
     let switch = |domain, time, from, state: State, to| {
         let code = state.code();

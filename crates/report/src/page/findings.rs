@@ -17,8 +17,10 @@ use xweave_vary::Variation;
 
 use super::transactions::called;
 use crate::{
-    comparison, machines, number, places, variation,
-    words::{self, causes, changes, objects},
+    comparison, machines, number, places,
+    transactions::by_whom,
+    variation,
+    words::{self, causes, changes},
 };
 
 /// So many are told.
@@ -70,9 +72,8 @@ impl Findings {
             _ => (causes::delay_kind(kind.kind), kind.ns),
         };
         let title = format!("{what}: {} of the time of {all} ({})", number::percent(share(ns)), called(spec));
-        let by = most.by.iter().take(OFFENDERS).filter(|(_, ns)| share(*ns) >= TELLING);
-        let by = by.map(|(who, ns)| format!("{} {}", objects::offender(who), number::percent(share(*ns))));
-        let by: Vec<String> = by.collect();
+        let by = by_whom(if several.len() > 1 { &kind.by } else { &most.by }, share);
+        let by = if by.is_empty() { by } else { format!("by {by}") };
         let reason = totals.reason(&most.delay).filter(|(_, ns)| share(*ns) >= TELLING);
         let text = match reason {
             _ if several.len() > 1 => {
@@ -80,9 +81,10 @@ impl Findings {
                 let each = each.map(|kept| {
                     format!("{}: {}", number::percent(share(kept.ns)), causes::delay(&kept.delay))
                 });
-                each.collect::<Vec<_>>().join("; ")
+                let by = Some(by).filter(|by| !by.is_empty());
+                by.into_iter().chain(each).collect::<Vec<_>>().join("; ")
             }
-            _ if !by.is_empty() => format!("by {}", by.join(", ")),
+            _ if !by.is_empty() => by,
             Some((why, ns)) => format!("{}: {}", number::percent(share(ns)), causes::reason(why)),
             None => String::new(),
         };

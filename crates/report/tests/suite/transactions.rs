@@ -322,6 +322,7 @@ fn waits_of_several_threads_are_one_line_before_each_of_them() {
         lines,
         [
             " 55 %  610.0 µs  1 of 1  waiting for a CPU",
+            "                           by cc1 55 %",
             " 28 %  310.0 µs  1 of 1    server waited for a CPU of vm1",
             "                             by cc1 27 %",
             " 27 %  300.0 µs  1 of 1    worker waited for a CPU of vm1",

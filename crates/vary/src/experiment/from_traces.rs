@@ -103,7 +103,11 @@ mod tests {
     use crate::experiment::stored::Setting;
 
     /// Evaluates an experiment of two settings with these blocks, whose traces are missing.
-    fn evaluate_blocks(transaction: Option<&str>, failed: &[Option<&str>], ended: Option<&str>) -> EvaluateError {
+    fn evaluate_blocks(
+        transaction: Option<&str>,
+        failed: &[Option<&str>],
+        ended: Option<&str>,
+    ) -> EvaluateError {
         let folder = tempfile::tempdir().unwrap();
         let block = |(number, failed): (u32, &Option<&str>)| Block {
             number,
