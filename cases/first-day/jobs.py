@@ -20,8 +20,9 @@ class Job:
     lines: int = 8
 
 
-# Takes CPUs; processes of that name, as a newcomer sees them in top.
-GZIP = ('all=; for _ in 1 2 3 4 5; do gzip </dev/zero >/dev/null & all="$all $!"; done; '
+# Takes CPUs; processes of that name, as a newcomer sees them in top. In sessions of their own: those of one share what one
+# thread of another has (autogroups).
+GZIP = ('all=; for _ in 1 2 3; do setsid gzip </dev/zero >/dev/null & all="$all $!"; done; '
         'trap "kill $all; exit" TERM; wait')
 
 JOBS = (

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use xweave_document::export::{Export, ExportCounts};
 use xweave_model::Spec;
+use xweave_trace::Trace;
 
 use crate::counts::{Counts, Written};
 
@@ -14,6 +15,20 @@ pub fn build<'a>(file: &'a Path, spec: Option<&Spec>, written: &'a Written) -> E
         transaction: spec.map(ToString::to_string),
         counts: build_counts(&written.counts),
         damage: &written.damaged,
+    }
+}
+
+/// The same of views in SQL, which have a trace's domains and read the rest.
+pub fn of_views<'a>(trace: &Trace, file: &'a Path, sql: &str) -> Export<'a> {
+    Export {
+        file: file.to_string_lossy(),
+        transaction: None,
+        counts: ExportCounts {
+            domains: trace.manifest().domains.len() as u64,
+            bytes: sql.len() as u64,
+            ..ExportCounts::default()
+        },
+        damage: &[],
     }
 }
 

@@ -1,7 +1,7 @@
 //! The file that a trace is exported to: written whole or not at all.
 
 use std::{
-    io::BufWriter,
+    io::{BufWriter, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -65,6 +65,18 @@ pub fn write_perfetto<'t>(
     let file = file.into_inner().map_err(|error| failed(&error))?;
     file.finish().map_err(|error| failed(&error))?;
     Ok(written)
+}
+
+/// Writes text, whole or not at all.
+///
+/// # Errors
+/// [`FileError::Write`].
+pub fn write_text(path: &Path, text: &str) -> Result<(), FileError> {
+    let failed =
+        |error: &dyn std::fmt::Display| FileError::Write { path: path.to_owned(), reason: error.to_string() };
+    let mut file = Growing::create(path).map_err(|error| failed(&error))?;
+    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
+    file.finish().map_err(|error| failed(&error))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Traces for the viewers that people already have.
+//! Traces for the viewers and engines that people already have.
 //!
 //! [`perfetto`] writes a trace as [Perfetto](https://perfetto.dev) reads it: a machine for each domain with its
 //! scheduling, tracks for the steps of flows with arrows from step to step, for flows and transactions as a whole, for
@@ -9,7 +9,7 @@
 //! Modules: `counts` is what was written, `packets` encodes it with Perfetto's own schema, `interned` names what is
 //! said often, `lanes` gives what overlaps tracks of its own; `domains` is what the trace was recorded of; `scheduling`,
 //! `vcpus` and `losses` are of its events, `threads` knows what threads are called; `flows` and `transactions` are what
-//! was found in it. [`mod@file`] is the file that all that goes to. [`summary`] and [`document`] say what was written.
+//! was found in it. [`views`] are for SQL. [`mod@file`] is the file that all that goes to. [`summary`] and [`document`] say what was written.
 
 mod counts;
 pub mod document;
@@ -25,6 +25,7 @@ pub mod summary;
 mod threads;
 mod transactions;
 mod vcpus;
+pub mod views;
 
 use std::{
     collections::HashSet,

@@ -36,6 +36,14 @@ pub fn text(file: &Path, spec: Option<&Spec>, counts: &Counts) -> String {
     )
 }
 
+/// The same of views in SQL.
+pub fn of_views(file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "{file}: views of the trace\nduckdb -init {file}, then for example: show tables; from waits limit 10;\n"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,10 @@ use crate::{
 /// What an object has more or less of counts as changed from here on: times in nanoseconds, how often, bytes.
 const CHANGED: [u64; 3] = [LEAST_NS, 100, 64 << 10];
 
+/// A process that is ready longer by at most so many times what another one ran longer may have waited for that one: as many
+/// threads as that wait for one CPU.
+const WAITERS: u64 = 10;
+
 /// An object of which both traces tell; one that a trace lacks all the same has done nothing in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compared {
@@ -103,9 +107,17 @@ impl Comparison {
             }
         }
         let mut findings = rules.found();
+        let ran = longest_runs(&findings);
         findings.sort_by_key(|finding| {
             let [explained, changed] = [finding.explained_ns, finding.changed_ns].map(i64::unsigned_abs);
-            (finding.may_be_idle, Reverse(explained), Reverse(changed))
+            let waits = matches!(finding.changed, Changed::RunQueue { .. });
+            // Whoever waited for a CPU waited for those that ran, or, in a guest, for its host.
+            let most = match ran.get(&(finding.domain.clone(), finding.changed_ns > 0)) {
+                Some(most) if waits && most[1].saturating_mul(WAITERS) >= changed => *most,
+                _ => [u64::MAX; 2],
+            };
+            let rank = [explained.min(most[0]), changed.min(most[1])];
+            (finding.may_be_idle, Reverse(rank), waits, Reverse([explained, changed]))
         });
         let object = |(key, [a, b]): (&Key, [Figures; 2])| Compared {
             key: key.clone(),
@@ -130,6 +142,17 @@ impl Comparison {
     pub fn took_longer(&self) -> bool {
         self.difference_ns.unsigned_abs() as f64 >= Difference { span_ns: self.span_ns }.least()
     }
+}
+
+/// Of each domain and direction: what the run that changed most explains, and its change.
+fn longest_runs(findings: &[Finding]) -> BTreeMap<(String, bool), [u64; 2]> {
+    let mut most: BTreeMap<_, [u64; 2]> = BTreeMap::new();
+    for finding in findings.iter().filter(|finding| matches!(finding.changed, Changed::Ran { .. })) {
+        let ran = [finding.explained_ns, finding.changed_ns].map(i64::unsigned_abs);
+        let known = most.entry((finding.domain.clone(), finding.changed_ns > 0)).or_default();
+        *known = ran.max(*known);
+    }
+    most
 }
 
 #[cfg(test)]

@@ -159,6 +159,8 @@ pub struct Connections {
     unexplained: FxHashMap<ThreadId, Woken>,
     /// What each thread received, and when.
     taken: FxHashMap<ThreadId, VecDeque<(i64, EndId)>>,
+    /// Threads that began in the recording, and when each first received something.
+    first_taken: FxHashMap<ThreadId, Option<i64>>,
     /// What answers each thread received.
     answers: FxHashMap<ThreadId, Answers>,
     /// Waits that were for a connection, by who waited and when it was over.
@@ -305,6 +307,11 @@ impl Connections {
         let taken = self.taken.get(&thread)?;
         let next = taken.partition_point(|(time, _)| *time < by);
         next.checked_sub(1).map(|at| taken[at])
+    }
+
+    /// Whether a thread is known to have received nothing before that time: it began in the recording.
+    pub fn is_first_taken(&self, thread: ThreadId, since: i64) -> bool {
+        self.first_taken.get(&thread).is_some_and(|first| first.is_none_or(|first| first >= since))
     }
 
     /// Whether a thread has received something at an end, as far as that is remembered.

@@ -299,10 +299,10 @@ impl Machine {
             }
             // A thread's end is told by the switch from it.
             Kind::Exit => self.connections.ended(thread),
+            Kind::Fork => self.connections.begun(ThreadId { domain: event.domain, tid: event.other }),
             // The replay's.
             Kind::Switch
             | Kind::Migrate
-            | Kind::Fork
             | Kind::Thread
             | Kind::IrqEnter
             | Kind::IrqExit

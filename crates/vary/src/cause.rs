@@ -33,8 +33,8 @@ pub enum Kind {
     /// (`vm_exit` for an interrupt window): from the `vm_enter` before that on; or if KVM had injected it (`vm_inject`) and the
     /// vCPU was inside: until the guest's next `irq_enter`.
     InterruptLate,
-    /// It waited in the socket's queue, as the thread that reads from it ran for other requests. Named only if that thread ran
-    /// from before the request came until it received it, without a wait.
+    /// It waited in the socket's queue, as the thread that reads from it still ran, for others or of its own accord. Named only if
+    /// that thread ran from before the request came until it received it, without a wait, and is not known to have just begun.
     SocketQueue,
     /// It waited in the socket's queue, as it came together with others. Named only as [`SocketQueue`](Self::SocketQueue), and
     /// for as long as it would not have waited if requests had come evenly.

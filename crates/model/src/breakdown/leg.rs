@@ -109,6 +109,9 @@ mod tests {
     fn a_socket_is_read_late_for_others_only_if_its_reader_did_not_wait() {
         let runs = [switch(0, 8, State::Sleeping, 7)];
         assert_eq!(told(breakdown_until_read_at, &runs), [(7, TimeState::Running, 90, true)]);
+        // A program that starts has received nothing for others.
+        let begins = [Event { other: 7, ..Event::new(Kind::Fork, 1, 0, 0, 8) }, runs[0]];
+        assert_eq!(told(breakdown_until_read_at, &begins), [(7, TimeState::Running, 90, false)]);
         let waits = [
             switch(0, 8, State::Sleeping, 7),
             switch(30, 7, State::Sleeping, 8),

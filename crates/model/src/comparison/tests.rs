@@ -157,6 +157,24 @@ fn what_explains_most_comes_first_and_none_explains_more_than_the_difference() {
 }
 
 #[test]
+fn who_waited_for_a_cpu_comes_after_who_ran_unless_that_is_too_little() {
+    let of = |ran_ms: u64, ready_ms: u64| Figures {
+        time_ns: ran_ms * 1_000_000,
+        wait_ns: ready_ms * 1_000_000,
+        count: 100,
+        ..Figures::default()
+    };
+    let first = |gzip_ms| {
+        let a = usage(40_000_000_000, &[(process("rcu_preempt"), of(1, 2))]);
+        let with = [(process("rcu_preempt"), of(1, 21_000)), (process("gzip"), of(gzip_ms, 0))];
+        let found = Comparison::of(&a, &usage(40_000_000_000, &with)).findings;
+        found.iter().map(|finding| finding.change()).collect::<Vec<_>>()
+    };
+    assert_eq!(first(8_000), [ChangeKind::Processor, ChangeKind::RunQueue]);
+    assert_eq!(first(1_000), [ChangeKind::RunQueue, ChangeKind::Processor]);
+}
+
+#[test]
 fn a_disk_in_which_fewer_requests_are_at_a_time_is_told_apart_from_a_slower_one() {
     let a = Figures { device_ns: 4_000_000_000, ..disk(1_000, 1_000, 40_000) };
     let b = Figures { device_ns: 4_000_000_000, ..disk(4_000, 1_000, 40_000) };

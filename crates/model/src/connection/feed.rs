@@ -133,11 +133,22 @@ impl Connections {
             answers.others = answers.others.saturating_add((asked.thread != thread || other).into());
         }
         self.taken.entry(thread).or_default().push_back((event.time_ns, id));
+        if let Some(first) = self.first_taken.get_mut(&thread) {
+            first.get_or_insert(event.time_ns);
+        }
+    }
+
+    /// A thread begins.
+    pub(crate) fn begun(&mut self, thread: ThreadId) {
+        self.first_taken.insert(thread, None);
     }
 
     /// A thread has ended.
     pub(crate) fn ended(&mut self, thread: ThreadId) {
         self.answers.remove(&thread);
+        if self.first_taken.get(&thread) == Some(&None) {
+            self.first_taken.remove(&thread);
+        }
     }
 
     /// A thread was given something: that may be what it waited for.
@@ -235,6 +246,7 @@ impl Connections {
             + self.explained.len()
             + self.unexplained.len()
             + self.taken.len()
+            + self.first_taken.len()
             + self.answers.len()
             + self.listeners.len()
     }
@@ -247,6 +259,7 @@ impl Connections {
             forget_first(taken, |(taken, _)| *taken < time);
             !taken.is_empty()
         });
+        self.first_taken.retain(|_, first| first.is_none_or(|first| first >= time));
         self.ends.retain(|_, end| {
             // The last that was sent may be what somebody receives later.
             while end.sent.len() > 1 && end.sent[1].time < time {

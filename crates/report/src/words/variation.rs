@@ -144,7 +144,7 @@ pub fn cause(of: &Cause) -> Sentence {
         Kind::VcpuExits => format!("{whom} were out of the guest: the hypervisor worked for them"),
         Kind::BackendLate => format!("{whom} waited for a CPU"),
         Kind::InterruptLate => format!("interrupts were late in {whom}"),
-        Kind::SocketQueue => format!("the socket's queue: {whom} ran for others"),
+        Kind::SocketQueue => format!("the socket's queue: {whom} ran before it read the request"),
         Kind::BatchArrival => "requests came in batches, and waited for each other".to_owned(),
         Kind::RunQueue => format!("{whom} waited for a CPU"),
         Kind::OwnThreads => format!("{whom} waited for a CPU that other threads of the same process had"),
@@ -202,7 +202,7 @@ pub fn remedy(of: Remedy) -> Sentence {
             "spread interrupts over more queues (ethtool -L), or coalesce less (ethtool -C)"
         }
         Remedy::MoreReaders => {
-            "read the socket in more threads (SO_REUSEPORT), or let each do less for a request"
+            "read the socket in more threads (SO_REUSEPORT), or let each do less between two requests"
         }
         Remedy::FindBatches => "see who sends them in batches: they come so where they are first seen",
         Remedy::CpuForThread => {
