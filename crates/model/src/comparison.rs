@@ -106,19 +106,14 @@ impl Comparison {
                 rules.look_at(key, *pair);
             }
         }
-        let mut findings = rules.found();
-        let ran = longest_runs(&findings);
-        findings.sort_by_key(|finding| {
-            let [explained, changed] = [finding.explained_ns, finding.changed_ns].map(i64::unsigned_abs);
+        let findings = rules.found();
+        let ranks: Vec<[u64; 2]> = findings.iter().map(|finding| rank(finding, &findings)).collect();
+        let mut ranked: Vec<_> = findings.into_iter().zip(ranks).collect();
+        ranked.sort_by_key(|(finding, rank)| {
             let waits = matches!(finding.changed, Changed::RunQueue { .. });
-            // Whoever waited for a CPU waited for those that ran, or, in a guest, for its host.
-            let most = match ran.get(&(finding.domain.clone(), finding.changed_ns > 0)) {
-                Some(most) if waits && most[1].saturating_mul(WAITERS) >= changed => *most,
-                _ => [u64::MAX; 2],
-            };
-            let rank = [explained.min(most[0]), changed.min(most[1])];
-            (finding.may_be_idle, Reverse(rank), waits, Reverse([explained, changed]))
+            (finding.may_be_idle, Reverse(*rank), waits, Reverse(weight(finding)))
         });
+        let findings = ranked.into_iter().map(|(finding, _)| finding).collect();
         let object = |(key, [a, b]): (&Key, [Figures; 2])| Compared {
             key: key.clone(),
             time_ns: [a.time_ns, b.time_ns],
@@ -144,15 +139,29 @@ impl Comparison {
     }
 }
 
-/// Of each domain and direction: what the run that changed most explains, and its change.
-fn longest_runs(findings: &[Finding]) -> BTreeMap<(String, bool), [u64; 2]> {
-    let mut most: BTreeMap<_, [u64; 2]> = BTreeMap::new();
-    for finding in findings.iter().filter(|finding| matches!(finding.changed, Changed::Ran { .. })) {
-        let ran = [finding.explained_ns, finding.changed_ns].map(i64::unsigned_abs);
-        let known = most.entry((finding.domain.clone(), finding.changed_ns > 0)).or_default();
-        *known = ran.max(*known);
+/// What a finding explains, and its change, in nanoseconds.
+fn weight(finding: &Finding) -> [u64; 2] {
+    [finding.explained_ns, finding.changed_ns].map(i64::unsigned_abs)
+}
+
+/// The weight by which a finding has its place: who waited for a CPU waited for the others that ran there, and comes no
+/// earlier than the one of these that ran longer by most; unless it was for something else, as of a guest's CPUs for its host.
+fn rank(finding: &Finding, all: &[Finding]) -> [u64; 2] {
+    let own = weight(finding);
+    if !matches!(finding.changed, Changed::RunQueue { .. }) {
+        return own;
     }
-    most
+    let of_another = |other: &&Finding| {
+        matches!(other.changed, Changed::Ran { .. })
+            && other.domain == finding.domain
+            && (other.changed_ns > 0) == (finding.changed_ns > 0)
+            && other.object.first() != finding.object.first()
+    };
+    let ran = all.iter().filter(of_another).map(weight).max();
+    match ran.filter(|[_, ran]| ran.saturating_mul(WAITERS) >= own[1]) {
+        Some(ran) => [own[0].min(ran[0]), own[1].min(ran[1])],
+        None => own,
+    }
 }
 
 #[cfg(test)]
