@@ -40,7 +40,7 @@ pub struct Args {
     /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
-    /// Which frames are followed, in tcpdump's words: 'tcp port 80'
+    /// Packet filter, as tcpdump takes it: 'tcp port 80'
     #[arg(long = "where", value_name = "FILTER")]
     filter: Option<String>,
     /// Event groups, or `all`: which of their probes the kernels have no place for
@@ -112,8 +112,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     match errors.len() {
         0 => Ok(ExitCode::SUCCESS),
-        1 => Err(Failure::Failed("1 mistake: nothing can be woven".to_owned())),
-        n => Err(Failure::Failed(format!("{n} mistakes: nothing can be woven"))),
+        1 => Err(Failure::Failed("1 error: nothing can be attached".to_owned())),
+        n => Err(Failure::Failed(format!("{n} errors: nothing can be attached"))),
     }
 }
 

@@ -63,7 +63,7 @@ fn tables(
     if how.all {
         write!(out, "\n{}", contrast::parts(contrast, sides, view))?;
     }
-    writeln!(out, "\nOne of each, step by step:")?;
+    writeln!(out, "\nExamples, step by step:")?;
     let last = traces.len() - 1;
     for (at, side) in contrast.sides.iter().enumerate() {
         let command = next::explain_command(&traces[at.min(last)], spec);

@@ -29,11 +29,11 @@ const WIDE: u16 = 160;
 /// Programs whose processes are told of.
 const PROGRAMS: usize = 10;
 
-/// Break down the time of transactions: threads, disks, locks, connections, vCPUs
+/// Break down the latency of requests, processes and flows: threads, disks, locks, connections, vCPUs
 ///
 /// Each transaction's time is divided among the objects that took it, without gap or overlap: who ran, who waited
 /// for a CPU and who had it, which disk, lock or peer was waited for, and what vCPU exits and halts cost in the
-/// host. A trace without flows and requests is told as a whole: what each machine did, and who waited for whom.
+/// host. If the trace has neither flows nor requests, prints a summary of each machine (as --machines).
 #[derive(clap::Args)]
 #[command(after_help = "\
 What a transaction is (SPEC):
@@ -69,10 +69,10 @@ pub struct Args {
     /// any, flows; if neither, see --machines]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
-    /// What passes these places in turn, and how long from each to the next: A,B,C[,by=KEY]
+    /// Latency between trace points that are passed in turn: A,B,C[,by=KEY]
     #[arg(long, value_name = "POINTS", conflicts_with = "transaction", value_parser = Between::of_points)]
     points: Option<Between>,
-    /// Tell what the machines did in all: CPUs, who waited for whom, exits, disks, connections, locks
+    /// Print a summary of each machine: CPUs, who waited for whom, VM exits, disks, connections, locks
     #[arg(long, conflicts_with_all = ["transaction", "points", "by", "limit", "id", "mermaid"])]
     machines: bool,
     /// Also divide the transactions: by how much data they carried

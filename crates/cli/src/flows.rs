@@ -33,8 +33,8 @@ const WIDE: u16 = 160;
 
 /// Show the path and latency of flows, step by step
 ///
-/// Without options: where flows like the typical one spent their time, place by place; the typical one, step by step, with
-/// the time since the step before; the kinds of flow and how long they took; and what was followed and lost.
+/// Without options: latency by stage for the flows most like the typical one; that one step by step, with the time since the
+/// previous step; latency by kind of flow; and the number of flows followed and records lost.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

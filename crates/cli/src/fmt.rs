@@ -99,7 +99,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             Err(Failure::Failed(format!("{files} not in canonical form: xweave fmt --write changes that")))
         }
         (0, _) => Ok(ExitCode::SUCCESS),
-        (1, _) => Err(Failure::Failed("1 mistake: a file stays as it is".to_owned())),
-        (n, _) => Err(Failure::Failed(format!("{n} mistakes: what has one stays as it is"))),
+        (1, _) => Err(Failure::Failed("1 error: the file was not changed".to_owned())),
+        (n, _) => Err(Failure::Failed(format!("{n} errors: files with errors were not changed"))),
     }
 }

@@ -46,8 +46,8 @@ pub struct Args {
     /// of that host
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "cpu_hz"])]
     into: Option<TraceDir>,
-    /// How fast the TSC counts that a file of xentrace has times of, in Hz, or with K, M or G; by default, as its records
-    /// tell. `xl info | grep cpu_mhz` on that host says it
+    /// TSC frequency of a file of xentrace, in Hz, or with K, M or G [default: from its records]; `xl info | grep cpu_mhz` on
+    /// that host prints it
     #[arg(long, value_name = "HZ", value_parser = hertz)]
     cpu_hz: Option<u64>,
     /// FILE was recorded in domain N of the host that a file of xentrace is of (0: dom0), by trace-cmd record -C x86-tsc:

@@ -20,7 +20,7 @@ use crate::{arguments::duration, failure::Failure};
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
 
-/// Give back memory that guests hold twice: pages of the same files in their page caches
+/// Deduplicate the page caches of guests with guided KSM: pages of the same files are merged
 ///
 /// Each guest is asked which pages of its programs, libraries and kernels its page cache holds, and where these lie. Pages at
 /// the same place of files with the same path, size and time of change are likely equal: the host's KSM is made to look at
@@ -49,7 +49,7 @@ pub struct Args {
     /// Only tell what would be given back
     #[arg(long, conflicts_with_all = ["allow", "qmp"])]
     dry_run: bool,
-    /// Compare what pages hold, too: guests read what they have cached
+    /// Verify by content: guests hash their cached pages
     #[arg(long, requires = "dry_run")]
     contents: bool,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub struct Args {
     /// Only while less memory of this host is available: 4G, 500M
     #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size, requires = "every")]
     below: Option<u64>,
-    /// Hold so much of what is given back, until memory gets short, for what guests write to of it: 25%, 2G
+    /// Keep this much of the freed memory in reserve for copy-on-write, until memory gets short: 25%, 2G
     #[arg(long, value_name = "SIZE", requires = "every")]
     reserve: Option<HowMuch>,
     /// Have KSM merge pages of each NUMA node among themselves only: no guest reads another node's memory for it

@@ -15,7 +15,7 @@ use crate::{
     shown, told,
 };
 
-/// Weave aspects and event probes into running kernels, record, and detach
+/// Attach probes to the kernels of the host and its guests, record a trace, detach
 ///
 /// An aspect is a file, or the name of one of the library's: block, interrupt, page-cache, sched, tcp, udp, virtio-blk,
 /// virtio-net, xen-blk, xen-net. Events (--events) are scheduling, block I/O, network and KVM events of the kernels, with
@@ -54,7 +54,7 @@ pub struct Args {
     /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
-    /// Follow only such frames, in tcpdump's words: 'tcp port 80', 'host 10.0.0.1 and not arp'
+    /// Packet filter of aspects, as tcpdump takes it: 'tcp port 80', 'host 10.0.0.1 and not arp'
     #[arg(long = "where", value_name = "FILTER")]
     filter: Option<String>,
     /// Event groups to record in all domains, or `all`
@@ -64,7 +64,7 @@ pub struct Args {
     /// first domain
     #[arg(long)]
     xen: bool,
-    /// The key by which messages of one call are told apart: line:NAME, first-line, or bytes:OFFSET+LENGTH; with events `net`
+    /// Correlation key of a call, such as a SIP Call-ID or an X-Request-ID: line:NAME, first-line, or bytes:OFFSET+LENGTH; with events `net`
     #[arg(long, value_name = "KEY")]
     key: Option<PayloadKey>,
     /// Another domain: vsock:CID[:PORT], local, or a command that runs `xweave agent --stdio` there
@@ -79,7 +79,7 @@ pub struct Args {
     /// Replace an existing trace
     #[arg(long)]
     force: bool,
-    /// Record for so long at most: 500ms, 10s, 2m; a COMMAND that still runs then is ended, which is no failure
+    /// Stop after this time: 500ms, 10s, 2m; a COMMAND still running is killed, which does not count as a failure
     #[arg(long, value_parser = duration)]
     duration: Option<Duration>,
     /// Ring buffer size per domain, over all CPUs: a power of two (K, M); events get the same again
@@ -94,8 +94,8 @@ pub struct Args {
     /// Attach probes one by one and leave kernel settings alone: slower with many instructions
     #[arg(long, alias = "gently")]
     serial_attach: bool,
-    /// Take CPU time, while recording, only where no other thread wants it (SCHED_IDLE), here and in all domains:
-    /// where CPUs are few, so that requests do not wait for xweave. Buffers are emptied later, and may overflow
+    /// Run controller and agents at SCHED_IDLE while recording, in all domains, so that requests do not wait for
+    /// xweave: where CPUs are few. Buffers are drained later, and events may be lost on a busy host
     #[arg(long)]
     background: bool,
     /// Compile the library's aspects for these kernels, too, instead of using the programs that xweave was built with:

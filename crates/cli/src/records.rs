@@ -21,7 +21,7 @@ const LISTED: usize = 16;
 /// Functions that are named where none of them was passed.
 const NAMED: usize = 3;
 
-/// Show what advice stored: how often, where, and how the values lie
+/// Show hit counts and value statistics of each attach point
 ///
 /// Values are called as they are written in STORE_DATA: `len` of STORE_DATA1(skb->len); v1 to v7 where that is no name.
 /// Percentiles are exact up to 8,192 values of a place, and of a random choice of these beyond.

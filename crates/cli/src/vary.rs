@@ -10,11 +10,11 @@ use xweave_vary::experiment::Experiment;
 
 use crate::{failure::Failure, names::TraceDir, trust::Owner};
 
-/// Find out which layer makes response time vary, why, and what to try; try it
+/// Analyse tail latency: which stage, which cause, which setting; --try runs an experiment
 ///
 /// Each request's time is divided by where it was (device, ring, socket, server, and back) and by what that time was
-/// spent on. What varies with the whole, and in the slowest, is told with who did it, what can be done about it, and
-/// what the times would be if it did not vary.
+/// spent on. Prints the stages and causes that vary with the whole or make the slowest slow, the responsible process or
+/// VM, a remedy, and its expected effect.
 ///
 /// With --try, COMMAND is run under each setting in turn and recorded: in rounds, each of which has every setting once,
 /// in random order. The answer is by how much each setting changes the response time of requests, what kept them, and

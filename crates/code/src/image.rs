@@ -343,10 +343,7 @@ mod tests {
     #[test]
     fn what_is_nothing_of_the_kind_is_named() {
         let error = Image::from_bytes("notes.txt", b"To do".to_vec()).err().unwrap().to_string();
-        assert!(
-            error.starts_with("notes.txt is no machine code that can be read: its ELF header"),
-            "{error}"
-        );
+        assert!(error.starts_with("notes.txt is not readable as machine code: its ELF header"), "{error}");
         assert!(Image::from_bytes("nothing", Vec::new()).is_err());
         assert!(Image::open("/nonexistent/vmlinux".as_ref()).is_err());
     }

@@ -73,8 +73,8 @@ pub enum Error {
         #[source]
         reason: std::io::Error,
     },
-    /// {what} is no machine code that can be read: {part} {reason}
-    #[error("{what} is no machine code that can be read: {part} {reason}")]
+    /// {what} is not readable as machine code: {part} {reason}
+    #[error("{what} is not readable as machine code: {part} {reason}")]
     Malformed {
         /// The file, or what the bytes were said to be.
         what: String,

@@ -266,7 +266,7 @@ impl File {
         } else if begin.starts_with(xen::MAGIC) {
             Xentrace::open(&input, options.cpu_hz).map(Content::Xen)
         } else {
-            let what = if input.is_empty() { "is empty" } else { "is nothing that is understood" };
+            let what = if input.is_empty() { "is empty" } else { "has an unknown format" };
             Err(Error::new(ErrorKind::Foreign, format!("{what}; {UNDERSTOOD}")))
         };
         let content = content.map_err(|e| e.of(&path))?;

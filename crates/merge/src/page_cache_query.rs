@@ -38,7 +38,7 @@ pub enum QueryError {
     #[error("`{0}` is no absolute path: name it from / on, as the guests do")]
     RelativePath(String),
     /// Fewer than [`FEWEST_GUESTS`] guests are named.
-    #[error("it takes two guests to hold something twice: name another with --domain")]
+    #[error("at least two guests are needed: add another --domain")]
     TooFewGuests,
 }
 

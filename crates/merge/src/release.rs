@@ -33,7 +33,7 @@ pub struct Release {
 pub enum ReleaseError {
     /// No way of unmarking is allowed.
     #[error(
-        "a virtual machine's process has to be touched for that, or QEMU asked: name a way with --allow inject or --allow qmp"
+        "this changes the memory settings of a virtual machine's process: pass --allow inject or --allow qmp"
     )]
     NotAllowed,
     /// No virtual machine has that name or process ID.

@@ -84,7 +84,7 @@ pub fn doctor() -> Vec<Check> {
             true,
             match has_config("CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS") {
                 Some(yes) => yes_no(yes),
-                None => "unknown: the kernel's configuration is not to be read".to_owned(),
+                None => "unknown (no readable /proc/config.gz or /boot/config-RELEASE)".to_owned(),
             },
             "boot a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, as distributions build it",
         ),
@@ -119,10 +119,10 @@ pub fn doctor() -> Vec<Check> {
              kernel with CONFIG_SECURITY_LANDLOCK, and landlock in the list lsm= if there is one",
         ),
         check(
-            "settings put back",
+            "leftover settings",
             !not_put_back,
             false,
-            if left.is_empty() { "nothing was left changed".to_owned() } else { told(&left) },
+            if left.is_empty() { "none left over".to_owned() } else { told(&left) },
             "sudo xweave doctor, or write the value into the file",
         ),
         check(
@@ -156,7 +156,7 @@ pub fn doctor() -> Vec<Check> {
             false,
             match facts.vms.iter().filter(|vm| !vm.back_ends.is_empty()).count() {
                 0 => "none seen".to_owned(),
-                n if unseen.is_empty() => format!("this kernel sees what goes through those of {n}"),
+                n if unseen.is_empty() => format!("vhost or QEMU is visible for {n} of {n}"),
                 _ => unseen.join("; "),
             },
             "record these guests all the same: their own side is followed",

@@ -96,8 +96,7 @@ impl Error {
     fn io(what: &str, path: &Path, error: &io::Error) -> Self {
         let at = path.display();
         if is_full(error) {
-            let hint =
-                "what was closed before stays readable: free some space, or record to another disk with -o";
+            let hint = "data flushed so far is readable: free some space, or record to another disk with -o";
             return Self::new(ErrorKind::DiskFull, format!("cannot {what} {at}: {error}; {hint}"));
         }
         Self::new(ErrorKind::Io, format!("cannot {what} {at}: {error}"))

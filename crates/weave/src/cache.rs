@@ -14,7 +14,7 @@ const ENTRY: u64 = 256 << 20;
 /// A cache that is not used.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{0}; what is kept there is loaded into kernels: mend that, or name another folder with XWEAVE_CACHE"
+    "{0}; programs in this directory are loaded into kernels, so it has to be safe: repair it, or set XWEAVE_CACHE to another"
 )]
 pub struct CacheError(private::Error);
 

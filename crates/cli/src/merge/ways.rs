@@ -21,7 +21,7 @@ pub struct Args {
 /// How memory may be marked for KSM by somebody else than its process.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Allow {
-    /// Have the process that runs the guest make a system call, whose ring marks its memory, or where it may have no ring, those that mark it
+    /// Inject system calls into QEMU (ptrace): io_uring_setup, then madvise through the ring; madvise itself where it may have no ring
     Inject,
     /// Ask QEMU to mark all of the guest's memory
     Qmp,

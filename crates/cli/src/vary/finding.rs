@@ -25,13 +25,13 @@ Examples:
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// What passes these places in turn: A,B,C[,by=KEY]
+    /// Latency between trace points that are passed in turn: A,B,C[,by=KEY]
     #[arg(long, value_name = "POINTS", conflicts_with_all = ["transaction", "try", "knobs"], value_parser = Between::of_points)]
     points: Option<Between>,
-    /// Tell of each segment and cause
+    /// Show all segments and causes
     #[arg(long, conflicts_with_all = ["try", "knobs"])]
     all: bool,
-    /// Tell of each request as well
+    /// Also list every request
     #[arg(long, requires = "json", conflicts_with_all = ["try", "knobs"])]
     requests: bool,
 }

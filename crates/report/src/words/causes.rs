@@ -38,7 +38,7 @@ pub fn reason(of: &Reason) -> Sentence {
         Reason::Moved(other) => {
             format!("another thread ({}) had received the request", objects::group(other))
         }
-        Reason::Earlier => "before it took this up, perhaps for others".to_owned(),
+        Reason::Earlier => "before it read this, perhaps for others".to_owned(),
         Reason::Ahead(times) => format!("sent {times} times before the answer: requests are not told apart"),
         Reason::Repeated => "sent again, without an answer before".to_owned(),
         Reason::Refused(why) => format!("sent again: {}", refusal(*why)),
