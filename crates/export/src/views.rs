@@ -11,7 +11,7 @@ use xweave_trace::{Domain, Trace};
 #[derive(Debug, thiserror::Error)]
 pub enum ViewsError {
     /// SQL is text, and the trace's path is none.
-    #[error("the path of {0} is not text in UTF-8, as SQL has to be: rename it")]
+    #[error("the path of {0} is not text in UTF-8 without control characters and backslashes: rename it")]
     Path(String),
     /// The trace's directory cannot be resolved.
     #[error("cannot tell where {0} is: {1}")]
@@ -92,7 +92,8 @@ fn files(dir: &Path, pattern: &str) -> Option<String> {
     let mut path = String::new();
     for letter in dir.to_str()?.chars() {
         match letter {
-            letter if letter.is_control() => return None,
+            // DuckDB takes a backslash for a separator.
+            letter if letter.is_control() || letter == '\\' => return None,
             '*' | '?' | '[' => path.extend(['[', letter, ']']),
             letter => path.push(letter),
         }

@@ -151,11 +151,12 @@ fn rank(finding: &Finding, all: &[Finding]) -> [u64; 2] {
     if !matches!(finding.changed, Changed::RunQueue { .. }) {
         return own;
     }
+    let is_same = |one: &Found, other: &Found| matches!(one, Found::One(_)) && one == other;
     let of_another = |other: &&Finding| {
         matches!(other.changed, Changed::Ran { .. })
             && other.domain == finding.domain
             && (other.changed_ns > 0) == (finding.changed_ns > 0)
-            && other.object.first() != finding.object.first()
+            && !is_same(&other.object, &finding.object)
     };
     let ran = all.iter().filter(of_another).map(weight).max();
     match ran.filter(|[_, ran]| ran.saturating_mul(WAITERS) >= own[1]) {

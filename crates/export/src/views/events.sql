@@ -1,6 +1,6 @@
 
 -- Events, as docs/trace-format.md describes them.
-create or replace view events as select * from read_parquet({events});
+create or replace view events as select * from read_parquet({events}, hive_partitioning = false);
 
 -- Threads of each domain, with the last name that each had.
 create or replace view threads as
@@ -15,7 +15,9 @@ with moments as (
     union all
     select domain, coalesce(other, 0), time_ns, cpu, 'on', null from events where kind = 'switch'
     union all
-    select domain, other, time_ns, cpu, 'woken', null from events where kind in ('wake', 'fork')
+    -- A wakeup tells the CPU that is waited for, plus 1.
+    select domain, other, time_ns, case when kind = 'wake' and object > 0 then (object - 1)::integer end, 'woken', null
+    from events where kind in ('wake', 'fork')
 ), placed as (
     select *, last_value(case when what <> 'woken' then what end ignore nulls) over line as last,
         last_value(case when what <> 'woken' then code end ignore nulls) over line as left_as
@@ -44,14 +46,15 @@ select outs.domain, coalesce(vms.domain, vms.name, 'VM ' || outs.pid) as vm, out
     time_ns as begin_ns, time_ns + ns as end_ns, ns
 from (
     select domain, other as pid, object as vcpu, kind, code as reason, time_ns,
-        lead(time_ns) over (partition by domain, tid order by time_ns) - time_ns as ns
+        lead(time_ns) over line - time_ns as ns, lead(kind) over line as next
     from events where kind in ('vm_enter', 'vm_exit')
+    window line as (partition by domain, tid order by time_ns)
 ) as outs left join vms on vms.host = outs.domain and vms.pid = outs.pid
-where kind = 'vm_exit' and ns is not null;
+where kind = 'vm_exit' and next = 'vm_enter';
 
 -- Each time that a vCPU was halted, asleep or polling.
 create or replace view vm_halts as
 select events.domain, coalesce(vms.domain, vms.name, 'VM ' || other) as vm, other as pid, object as vcpu, code = 1 as polling,
-    time_ns - bytes::bigint as begin_ns, time_ns as end_ns, bytes::bigint as ns
+    time_ns - try_cast(bytes as bigint) as begin_ns, time_ns as end_ns, try_cast(bytes as bigint) as ns
 from events left join vms on vms.host = events.domain and vms.pid = events.other
 where kind = 'vm_halt';

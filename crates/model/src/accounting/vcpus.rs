@@ -133,7 +133,8 @@ impl Accounting {
         let Some((place, _)) = live.vcpu else { return };
         let (halted, now) = (event.bytes, event.time_ns);
         let waited = live.out.map_or(0, |out| out.waited_within(halted, now));
-        self.figures[place].wait_ns += halted.saturating_sub(waited);
+        let wait_ns = &mut self.figures[place].wait_ns;
+        *wait_ns = wait_ns.saturating_add(halted.saturating_sub(waited));
         live.out.take_if(|out| out.is_of(halted, now));
     }
 }

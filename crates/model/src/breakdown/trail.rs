@@ -102,7 +102,7 @@ impl BackwardWalk<'_> {
     /// What a thread did until it took something that was perhaps there before. One that never took anything before has not
     /// done that for others: it starts.
     pub(super) fn until_taken(&mut self, id: ThreadId, from: i64, to: i64) {
-        let starts = self.machine.connections.is_first_taken(id, from);
+        let starts = self.machine.connections.is_first_taken(id, to);
         let earlier = (!starts && self.is_busy(id, from, to)).then_some(Cause::Earlier);
         self.noted(earlier, |walk| walk.follow(id, from, to));
     }
