@@ -1,7 +1,7 @@
 //! The file that a trace is exported to: written whole or not at all.
 
 use std::{
-    io::{BufWriter, Write as _},
+    io::BufWriter,
     path::{Path, PathBuf},
 };
 
@@ -72,11 +72,8 @@ pub fn write_perfetto<'t>(
 /// # Errors
 /// [`FileError::Write`].
 pub fn write_text(path: &Path, text: &str) -> Result<(), FileError> {
-    let failed =
-        |error: &dyn std::fmt::Display| FileError::Write { path: path.to_owned(), reason: error.to_string() };
-    let mut file = Growing::create(path).map_err(|error| failed(&error))?;
-    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
-    file.finish().map_err(|error| failed(&error))
+    private::write_file(path, text.as_bytes())
+        .map_err(|error| FileError::Write { path: path.to_owned(), reason: error.to_string() })
 }
 
 #[cfg(test)]

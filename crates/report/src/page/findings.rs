@@ -73,20 +73,19 @@ impl Findings {
         };
         let title = format!("{what}: {} of the time of {all} ({})", number::percent(share(ns)), called(spec));
         let by = by_whom(if several.len() > 1 { &kind.by } else { &most.by }, share);
-        let by = if by.is_empty() { by } else { format!("by {by}") };
+        let by = Some(by).filter(|by| !by.is_empty()).map(|by| format!("by {by}"));
         let reason = totals.reason(&most.delay).filter(|(_, ns)| share(*ns) >= TELLING);
-        let text = match reason {
-            _ if several.len() > 1 => {
+        let text = match (by, reason) {
+            (by, _) if several.len() > 1 => {
                 let each = several.iter().take(OFFENDERS);
                 let each = each.map(|kept| {
                     format!("{}: {}", number::percent(share(kept.ns)), causes::delay(&kept.delay))
                 });
-                let by = Some(by).filter(|by| !by.is_empty());
                 by.into_iter().chain(each).collect::<Vec<_>>().join("; ")
             }
-            _ if !by.is_empty() => by,
-            Some((why, ns)) => format!("{}: {}", number::percent(share(ns)), causes::reason(why)),
-            None => String::new(),
+            (Some(by), _) => by,
+            (None, Some((why, ns))) => format!("{}: {}", number::percent(share(ns)), causes::reason(why)),
+            (None, None) => String::new(),
         };
         let advice = reason.and_then(|(why, _)| of_reason(why)).or_else(|| of_cause(most));
         self.add(&title, &text, advice, ["why", &*spec.to_string()]);
